@@ -1,0 +1,226 @@
+"""Every seam of redline on one page: what each part promises to the others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redline.core.dist import Dist
+from redline.core.sampling import Sampling
+from redline.core.types import Budget, Draft, History, Step, Verdict
+
+
+class Chance(Protocol):
+    """The only source of randomness. Tests put an enumeration in its place."""
+
+    def accept(self, p: float, at: int) -> bool:
+        """True with probability min(p, 1): a fresh u < p, strictly, so p = 0 never passes."""
+        ...
+
+    def pick(self, dist: Dist, at: int) -> int:
+        """One draw from `dist` for the token `at` places after the next one."""
+        ...
+
+    def at(self, position: int) -> Chance:
+        """Noise tied to absolute positions: everybody who asks about a position meets the same noise."""
+        ...
+
+    def stream(self, name: str, step: int) -> Chance:
+        """Noise that nobody else sees: every call uses a number of its own."""
+        ...
+
+
+class Rule(Protocol):
+    """Decides which guesses stay and what the target writes next."""
+
+    name: str
+    summary: str
+    exact: bool  # the emitted text has exactly the target's law
+    trees: bool  # takes drafts with branches
+    needs_q: bool  # reads what the guesses were drawn from
+    shared: bool  # noise is tied to positions and shared with the drafter; else every call is fresh
+
+    def __call__(self, draft: Draft, target: Mapping[int, Dist], chance: Chance) -> Verdict:
+        """Judge a draft; `target[node]` is the target's law after `node` (or after `ROOT`)."""
+        ...
+
+
+class Pace(Protocol):
+    """Chooses how much to guess. One object a text; it learns from that text's steps alone."""
+
+    def budget(self) -> Budget: ...
+
+    def update(self, step: Step) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What a drafter is told about one text before it guesses.
+
+    Attributes:
+        key: Which text; the one given to `Drafter.start`.
+        history: Prompt and emitted tokens; guesses continue it.
+        budget: How much to guess at most; depth is at least 1.
+        sampling: How the target will sample.
+        chance: Noise for drawing guesses; under a rule with shared noise, the target's own.
+    """
+
+    key: int
+    history: History
+    budget: Budget
+    sampling: Sampling
+    chance: Chance
+
+
+class Drafter(Protocol):
+    """Guesses. Whatever it returns, the text stays the target's; only the speed is at stake."""
+
+    name: str
+
+    def start(self, key: int, tokens: Sequence[int]) -> None:
+        """A text begins with this prompt."""
+        ...
+
+    def propose(self, scenes: Sequence[Scene]) -> list[Draft]:
+        """One draft a scene, within its budget; `Draft.empty()` where there is nothing to say."""
+        ...
+
+    def observe(self, key: int, emitted: Sequence[int], verdict: Verdict) -> None:
+        """What became of the last draft: these tokens were added to the text."""
+        ...
+
+    def stop(self, key: int) -> None:
+        """A text has ended; forget it. Unknown keys are ignored."""
+        ...
+
+    def close(self) -> None:
+        """Give back whatever it holds."""
+        ...
+
+
+@runtime_checkable
+class Tokenizer(Protocol):
+    """Text to token ids and back."""
+
+    size: int  # ids 0..size-1 mean something; logits may be wider (padded heads)
+    ends: frozenset[int]  # ids that end an answer
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of a raw text, with the opening token where the model wants one."""
+        ...
+
+    def chat(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
+        """Ids of a conversation up to where the model answers; messages have `role` and `content`.
+
+        Raises:
+            RedlineError: The model has no chat template.
+        """
+        ...
+
+    def piece(self, token: int) -> bytes:
+        """The bytes a token adds to the text; b"" for control tokens and for ids past `size`."""
+        ...
+
+    def label(self, token: int) -> str:
+        """The token's own name in the vocabulary, control tokens included; "" past `size`."""
+        ...
+
+
+class Cache(Protocol):
+    """What a backend remembers of one text, addressed by position. The design calls it Sequence."""
+
+    length: int
+
+    def rewind(self, length: int, path: Sequence[int] = ()) -> None:
+        """Keep the first `length` entries, then the entries at the slots `path`, in that order.
+
+        After an `extend` whose chunk began at slot s, entry i of the chunk is at slot s + i. So
+        `rewind(s + 1, [s + 1, s + 3])` keeps the chunk's first token and two nodes of its tree.
+
+        Args:
+            length: Entries to keep, at most the present length.
+            path: Ascending slots, each at least `length` and below the present length.
+
+        Raises:
+            RewindError: This cache cannot do that; it is unchanged. Never a silent no-op.
+        """
+        ...
+
+    def close(self) -> None:
+        """Free the memory. A closed cache cannot be extended."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """New tokens for one cache.
+
+    Attributes:
+        cache: Where they go.
+        tokens: At least one id.
+        rows: Which logits are wanted: after every token, after the last one, or none.
+        parents: For a tree: each token's parent within the chunk, smaller than its own index, or -1 for
+            "follows what the cache already has". Left out, the tokens are a chain.
+    """
+
+    cache: Cache
+    tokens: Sequence[int]
+    rows: Literal["all", "last", "none"] = "all"
+    parents: Sequence[int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What a backend is and can do, measured rather than believed.
+
+    Attributes:
+        vocab_size: Width of a row of logits.
+        context: Positions the model has.
+        rollback: "truncate": rewind to any length. "snapshot": only to within the last chunk.
+            "none": never; such a backend cannot speculate.
+        trees: Takes chunks with `parents` and rewinds along a path.
+        row_invariant: A row's logits do not depend, bit for bit, on the other rows of the pass.
+        dtype, device: What the arithmetic runs in and on.
+    """
+
+    vocab_size: int
+    context: int
+    rollback: Literal["truncate", "snapshot", "none"] = "truncate"
+    trees: bool = True
+    row_invariant: bool = True
+    dtype: str = "float32"
+    device: str = "cpu"
+
+
+class Backend(Protocol):
+    """A language model that can read several texts at once and forget what it should not have read."""
+
+    name: str
+    traits: Traits
+    tokenizer: Tokenizer
+
+    def open(self) -> Cache:
+        """A new, empty cache."""
+        ...
+
+    def extend(self, chunks: Sequence[Chunk]) -> list[NDArray[np.float32]]:
+        """Read every chunk in one pass, each into a cache of its own.
+
+        Returns:
+            One array a chunk, shape (rows, vocab_size): row i holds the logits after token i of the
+            chunk ("all"), the one row after its last token ("last"), or no row ("none").
+
+        Raises:
+            ContextError: A chunk does not fit; no cache has changed.
+            ValueError: A chunk is empty, an id is not in the vocabulary, a cache is closed, belongs to
+                another backend or stands twice in one call; no cache has changed.
+        """
+        ...
+
+    def close(self) -> None:
+        """Free the weights and whatever else it holds."""
+        ...

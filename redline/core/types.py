@@ -1,0 +1,192 @@
+"""The nouns of speculative decoding: what is guessed, judged, asked for and recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from redline.core.dist import Dist
+
+ROOT = -1
+"""The parent of a draft's first guesses: the text that is already committed."""
+
+Finish: TypeAlias = Literal["stop", "length", "cancelled"]
+"""Why a text ended: a stop token or string, a token or context limit, or its reader left."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """Guessed continuations of one text, as a token tree. A chain is a tree without branches.
+
+    Every token carries the distribution that it was drawn from, so that a rule can never divide by
+    a q nobody sampled from. Siblings stand in the order in which they were drawn; each `Dist` is the
+    law of that draw given the siblings before it.
+
+    Attributes:
+        tokens: Guessed ids, parents before children, length n.
+        parents: Index of each token's parent, smaller than its own, or `ROOT`; length n.
+        dists: What each token was drawn from; `Dist.point` for a deterministic guess; length n.
+        source: Name of the drafter, for records and pictures.
+
+    Raises:
+        ValueError: Lengths differ, a parent follows its child, or a token could not have been drawn.
+    """
+
+    tokens: tuple[int, ...]
+    parents: tuple[int, ...]
+    dists: tuple[Dist, ...]
+    source: str
+
+    def __post_init__(self) -> None:
+        if not len(self.tokens) == len(self.parents) == len(self.dists):
+            raise ValueError("tokens, parents and dists must have one entry per guess")
+        for i, (token, parent, q) in enumerate(zip(self.tokens, self.parents, self.dists, strict=True)):
+            if not ROOT <= parent < i:
+                raise ValueError(f"guess {i} has parent {parent}; parents come before their children")
+            if q.prob(token) <= 0:
+                raise ValueError(f"guess {i} is token {token}, which its own distribution cannot produce")
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @classmethod
+    def empty(cls, source: str = "none") -> Draft:
+        """No guess at all: with it, a speculative step is a plain decoding step."""
+        return cls((), (), (), source)
+
+    @classmethod
+    def chain(cls, tokens: Sequence[int], source: str, dists: Sequence[Dist] | None = None) -> Draft:
+        """One guess after another; deterministic ones where `dists` is left out."""
+        drawn = tuple(dists) if dists is not None else tuple(Dist.point(t) for t in tokens)
+        return cls(tuple(tokens), tuple(range(ROOT, len(tokens) - 1)), drawn, source)
+
+    @property
+    def is_chain(self) -> bool:
+        """Whether every guess follows the one before it."""
+        return all(parent == i - 1 for i, parent in enumerate(self.parents))
+
+    def children(self, node: int) -> list[int]:
+        """The guesses that follow `node` (or `ROOT`), in the order in which they were drawn."""
+        return [i for i in range(node + 1, len(self.parents)) if self.parents[i] == node]
+
+    def path(self, node: int) -> list[int]:
+        """The nodes from a first guess down to `node`; empty for `ROOT`."""
+        nodes: list[int] = []
+        while node != ROOT:
+            nodes.append(node)
+            node = self.parents[node]
+        return nodes[::-1]
+
+    def cut(self, depth: int) -> Draft:
+        """The draft without the guesses deeper than `depth` (a first guess has depth 1)."""
+        if self.is_chain:
+            keep = list(range(min(depth, len(self))))
+        else:
+            keep = [i for i in range(len(self)) if len(self.path(i)) <= depth]
+        if len(keep) == len(self):
+            return self
+        index = {ROOT: ROOT} | {old: new for new, old in enumerate(keep)}
+        return Draft(
+            tuple(self.tokens[i] for i in keep),
+            tuple(index[self.parents[i]] for i in keep),
+            tuple(self.dists[i] for i in keep),
+            self.source,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a rule decided about one draft.
+
+    Attributes:
+        accepted: Nodes kept, from the root down.
+        token: The target's own next token: a correction where a guess was refused, else a bonus.
+    """
+
+    accepted: tuple[int, ...]
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How much a drafter may guess.
+
+    Attributes:
+        depth: Longest chain of guesses.
+        nodes: Guesses in all.
+        confidence: A drafter that knows its own probability stops below this one.
+    """
+
+    depth: int
+    nodes: int
+    confidence: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The text so far as sampling sees it.
+
+    Attributes:
+        tokens: Prompt and everything after it.
+        prompt: How many of them are the prompt.
+    """
+
+    tokens: Sequence[int]
+    prompt: int
+
+    def then(self, tokens: Sequence[int]) -> History:
+        """The same text with more tokens behind it; this one is unchanged."""
+        return History([*self.tokens, *tokens], self.prompt) if tokens else self
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The record of one target pass over one text. Every number redline prints is a fold over these.
+
+    Seconds are this text's share of the pass: what a pass over a batch costs is split evenly over its
+    texts, so that sums over steps are wall time.
+
+    Attributes:
+        key: Which text.
+        position: Index of the first emitted token in the text.
+        prefilled: Prompt tokens read by this pass; such a step emits nothing.
+        emitted: Tokens added to the text, kept guesses first, the target's own last.
+        texts: The text that became certain with each of them, one string a token.
+        proposed: The guesses put before the target; those behind the end of the text do not count.
+        parents: Their places in the tree.
+        accepted: How many leading tokens of `emitted` were guesses.
+        source: The drafter's name.
+        draft_s, target_s, verify_s, rewind_s, other_s: Seconds spent guessing, in the target, judging,
+            repairing the cache, and in the loop around them.
+        finish: Why the text ended here, or None.
+    """
+
+    key: int
+    position: int
+    emitted: tuple[int, ...] = ()
+    texts: tuple[str, ...] = ()
+    proposed: tuple[int, ...] = ()
+    parents: tuple[int, ...] = ()
+    accepted: int = 0
+    prefilled: int = 0
+    source: str = "none"
+    draft_s: float = 0.0
+    target_s: float = 0.0
+    verify_s: float = 0.0
+    rewind_s: float = 0.0
+    other_s: float = 0.0
+    finish: Finish | None = None
+
+    @property
+    def depth(self) -> int:
+        """Length of the longest chain among the guesses."""
+        depths: list[int] = []
+        for parent in self.parents:
+            depths.append(1 if parent == ROOT else depths[parent] + 1)
+        return max(depths, default=0)
+
+    @property
+    def seconds(self) -> float:
+        """All the time this step took."""
+        return self.draft_s + self.target_s + self.verify_s + self.rewind_s + self.other_s
