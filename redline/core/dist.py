@@ -57,6 +57,11 @@ class Dist:
         i = int(self.ids.searchsorted(token))
         return float(self.probs[i]) if i < len(self.ids) and self.ids[i] == token else 0.0
 
+    def quantile(self, u: float) -> int:
+        """The token at which the distribution function passes `u`, for u in [0, 1)."""
+        i = int(np.cumsum(self.probs).searchsorted(u, side="right"))
+        return int(self.ids[min(i, len(self.ids) - 1)])  # the sum may round to just below 1
+
     def on(self, ids: IntArray) -> NDArray[np.float64]:
         """The probabilities of the given ids, shape of `ids`; 0.0 where a token cannot occur."""
         at = np.minimum(self.ids.searchsorted(ids), len(self.ids) - 1)

@@ -15,7 +15,7 @@ from redline.core.types import Budget, Draft, History, Step, Verdict
 
 
 class Chance(Protocol):
-    """The only source of randomness. Tests put an enumeration in its place."""
+    """What a rule or a drafter draws from; nothing else in redline is random."""
 
     def accept(self, p: float, at: int) -> bool:
         """True with probability min(p, 1): a fresh u < p, strictly, so p = 0 never passes."""
@@ -24,6 +24,10 @@ class Chance(Protocol):
     def pick(self, dist: Dist, at: int) -> int:
         """One draw from `dist` for the token `at` places after the next one."""
         ...
+
+
+class Noise(Protocol):
+    """The source of every `Chance` of one text. Tests put an enumeration in its place."""
 
     def at(self, position: int) -> Chance:
         """Noise tied to absolute positions: everybody who asks about a position meets the same noise."""

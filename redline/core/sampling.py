@@ -1,7 +1,160 @@
-"""placeholder"""
-from dataclasses import dataclass
+"""From a row of logits to the distribution that is really sampled: one pipeline for everybody.
+
+Target, drafter, plain decoding and training call `distribution`. The order is fixed:
+
+    bias → penalties → allowed → temperature → top-k → top-p → min-p
+
+Each filter sees the renormalised result of the one before it. Temperature 0 is greedy: all mass on the
+largest logit, the lowest id on a tie. Nothing here has state: the history is an argument, so there is
+nothing to roll back when a guess is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redline.core.dist import Dist, FloatArray, IntArray
+from redline.core.errors import OptionError
+from redline.core.types import History
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Sampling:
+    """How the target samples. The defaults are greedy decoding with nothing else on.
+
+    Attributes:
+        temperature: 0 is greedy; 1 is the model's own distribution.
+        top_k: Keep the k most probable tokens; 0 keeps all.
+        top_p: Keep the smallest set of most probable tokens whose mass is at least this; 1 keeps all.
+        min_p: Keep tokens at least this fraction as probable as the most probable one; 0 keeps all.
+        repetition_penalty: Divide positive and multiply negative logits of tokens that stand in the
+            prompt or the output by this (Keskar et al., arXiv 1909.05858); 1 is off.
+        presence_penalty: Subtract this from the logits of tokens that stand in the output.
+        frequency_penalty: Subtract this times their count in the output.
+        penalty_window: The penalties look at the last so many tokens; 0 looks at all.
+        bias: Added to the logits of single tokens, by id.
+
+    Raises:
+        OptionError: A value is out of range.
+    """
+
     temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    penalty_window: int = 0
+    bias: Mapping[int, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, fits, range_ in (
+            ("temperature", 0 <= self.temperature < np.inf, "0 or more"),
+            ("top_k", self.top_k >= 0 and int(self.top_k) == self.top_k, "a whole number, 0 or more"),
+            ("top_p", 0 < self.top_p <= 1, "above 0 and at most 1"),
+            ("min_p", 0 <= self.min_p <= 1, "from 0 to 1"),
+            ("repetition_penalty", 0 < self.repetition_penalty < np.inf, "above 0"),
+            ("presence_penalty", bool(np.isfinite(self.presence_penalty)), "a finite number"),
+            ("frequency_penalty", bool(np.isfinite(self.frequency_penalty)), "a finite number"),
+            ("penalty_window", self.penalty_window >= 0, "0 or more"),
+            ("bias", all(i >= 0 and v < np.inf for i, v in self.bias.items()), "token ids to numbers"),
+        ):
+            if not fits:
+                raise OptionError(f"{name} is {getattr(self, name)!r}; it must be {range_}.")
+
+    @property
+    def reads_history(self) -> bool:
+        """Whether a row depends on the text before it beyond the model itself."""
+        return (self.repetition_penalty, self.presence_penalty, self.frequency_penalty) != (1.0, 0.0, 0.0)
+
+
+def distribution(
+    logits: FloatArray, settings: Sampling, history: History, allowed: NDArray[np.bool_] | None = None
+) -> Dist:
+    """The distribution of the next token.
+
+    Args:
+        logits: One row of the model's output, shape (V,). Not changed.
+        settings: How to sample.
+        history: The text that the row continues; only the penalties read it.
+        allowed: Tokens that a constraint permits, shape (V,); None permits all.
+
+    Returns:
+        A `Dist` over the tokens that survive every filter.
+
+    Raises:
+        ValueError: The row holds NaN, or no token is left to choose from.
+        OptionError: A bias names a token outside the vocabulary.
+    """
+    logits = _biased(logits, settings.bias)
+    if settings.reads_history:
+        logits = _penalised(logits, settings, history)
+    if allowed is not None:
+        logits = np.where(allowed, logits, -np.inf)
+    top = int(logits.argmax())  # NaN compares as the largest, so a broken row shows itself here
+    if not np.isfinite(logits[top]):
+        raise ValueError(f"no token can be chosen: the largest logit is {logits[top]}")
+    if settings.temperature == 0:
+        return Dist.point(top)
+    ids = _top_k(logits, settings.top_k)
+    scaled = (logits[ids].astype(np.float64) - float(logits[top])) / settings.temperature
+    dist = Dist.of(np.exp(scaled), ids)
+    if settings.top_p < 1:
+        dist = _top_p(dist, settings.top_p)
+    if settings.min_p > 0:
+        floor = settings.min_p * dist.probs.max()
+        dist = Dist.of(np.where(dist.probs >= floor, dist.probs, 0.0), dist.ids)
+    return dist
+
+
+def _biased(logits: FloatArray, bias: Mapping[int, float]) -> FloatArray:
+    if not bias:
+        return logits
+    ids = np.fromiter(bias, np.int64, len(bias))
+    if ids.max() >= len(logits):
+        raise OptionError(
+            f"bias names token {ids.max()}, but the vocabulary has {len(logits)} tokens.",
+            "Token ids run from 0 to one less than that.",
+        )
+    logits = logits.copy()
+    logits[ids] += np.fromiter(bias.values(), logits.dtype, len(bias))
+    return logits
+
+
+def _penalised(logits: FloatArray, settings: Sampling, history: History) -> FloatArray:
+    start = max(0, len(history.tokens) - settings.penalty_window) if settings.penalty_window else 0
+    seen = np.unique(np.asarray(history.tokens[start:], np.int64))
+    output = np.asarray(history.tokens[max(start, history.prompt) :], np.int64)
+    written, counts = np.unique(output, return_counts=True)
+    logits = logits.copy()
+    rep = settings.repetition_penalty
+    logits[seen] = np.where(logits[seen] > 0, logits[seen] / rep, logits[seen] * rep)
+    logits[written] -= settings.presence_penalty + settings.frequency_penalty * counts
+    return logits
+
+
+def _top_k(logits: FloatArray, k: int) -> IntArray:
+    """Ids of the k largest logits, ascending; on a tie at the edge the lowest ids."""
+    if not 0 < k < len(logits):
+        return np.flatnonzero(logits > -np.inf)
+    edge = np.partition(logits, -k)[-k]
+    above = np.flatnonzero(logits > edge)
+    level = np.flatnonzero(logits == edge)[: k - len(above)]
+    ids: IntArray = np.sort(np.concatenate([above, level]))
+    return ids[logits[ids] > -np.inf]
+
+
+def _top_p(dist: Dist, top_p: float) -> Dist:
+    """The nucleus (Holtzman et al., arXiv 1904.09751); on a tie at its edge the lowest ids."""
+    # Tokens below (1 - top_p) / n weigh less than 1 - top_p together, so none is in the nucleus and
+    # the sort that follows sees a few hundred tokens instead of the vocabulary.
+    near = np.flatnonzero(dist.probs >= (1 - top_p) / len(dist.ids))
+    order = near[np.argsort(-dist.probs[near], kind="stable")]
+    size = int(np.cumsum(dist.probs[order]).searchsorted(top_p, side="left")) + 1
+    keep = np.sort(order[:size])
+    return Dist.of(dist.probs[keep], dist.ids[keep])

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from redline.core.dist import Dist
-
-ROOT = -1
-"""The parent of a draft's first guesses: the text that is already committed."""
+from redline.core.topology import ROOT, depths, path
 
 Finish: TypeAlias = Literal["stop", "length", "cancelled"]
 """Why a text ended: a stop token or string, a token or context limit, or its reader left."""
@@ -71,19 +69,12 @@ class Draft:
         return [i for i in range(node + 1, len(self.parents)) if self.parents[i] == node]
 
     def path(self, node: int) -> list[int]:
-        """The nodes from a first guess down to `node`; empty for `ROOT`."""
-        nodes: list[int] = []
-        while node != ROOT:
-            nodes.append(node)
-            node = self.parents[node]
-        return nodes[::-1]
+        """The tokens from a first guess down to `node`; none for `ROOT`."""
+        return [self.tokens[i] for i in path(self.parents, node)]
 
     def cut(self, depth: int) -> Draft:
         """The draft without the guesses deeper than `depth` (a first guess has depth 1)."""
-        if self.is_chain:
-            keep = list(range(min(depth, len(self))))
-        else:
-            keep = [i for i in range(len(self)) if len(self.path(i)) <= depth]
+        keep = [i for i, deep in enumerate(depths(self.parents)) if deep <= depth]
         if len(keep) == len(self):
             return self
         index = {ROOT: ROOT} | {old: new for new, old in enumerate(keep)}
@@ -181,10 +172,7 @@ class Step:
     @property
     def depth(self) -> int:
         """Length of the longest chain among the guesses."""
-        depths: list[int] = []
-        for parent in self.parents:
-            depths.append(1 if parent == ROOT else depths[parent] + 1)
-        return max(depths, default=0)
+        return max(depths(self.parents), default=0)
 
     @property
     def seconds(self) -> float:

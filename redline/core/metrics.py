@@ -1,0 +1,86 @@
+"""The definition of every number redline prints, as one fold over the records of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from redline.core.types import Step
+
+PARTS = ("draft", "target", "verify", "rewind", "other")
+
+DEFINITIONS: Mapping[str, str] = {
+    "tokens": "tokens emitted",
+    "steps": "target passes that emitted them; reading the prompt does not count",
+    "tokens_per_step": "tokens / steps; plain decoding has 1.0",
+    "proposed": "guesses put before the target; those behind the end of the text do not count",
+    "accepted": "guesses that became text",
+    "acceptance": "accepted / proposed, from 0 to 1; null where nothing was guessed",
+    "acceptance_at": "entry d − 1: how often a guess at depth d was kept when the one before it was",
+    "seconds": "time of those steps, from the guess to the repaired cache",
+    "tokens_per_s": "tokens / seconds, of sums and never a mean of rates",
+    "share": "where the seconds went: draft, target, verify, rewind, other; sums to 1",
+    "prefill_tokens": "prompt tokens read; those found in a kept cache are not read again",
+    "prefill_s": "seconds that took",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """What a run of steps amounts to; `DEFINITIONS` says what each number means."""
+
+    tokens: int
+    steps: int
+    proposed: int
+    accepted: int
+    acceptance_at: tuple[float, ...]
+    seconds: float
+    share: Mapping[str, float]
+    prefill_tokens: int
+    prefill_s: float
+
+    @property
+    def tokens_per_step(self) -> float:
+        return self.tokens / self.steps if self.steps else 0.0
+
+    @property
+    def acceptance(self) -> float | None:
+        return self.accepted / self.proposed if self.proposed else None
+
+    @property
+    def tokens_per_s(self) -> float:
+        return self.tokens / self.seconds if self.seconds else 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """Every number by the name it has in `DEFINITIONS`."""
+        return {name: getattr(self, name) for name in DEFINITIONS}
+
+
+def fold(steps: Iterable[Step]) -> Metrics:
+    """The numbers of a run; of several texts or runs together if their steps are given together."""
+    steps = list(steps)
+    decode = [step for step in steps if step.emitted]
+    prefill = [step for step in steps if not step.emitted]
+    seconds = sum(step.seconds for step in decode)
+    spent = {part: sum(getattr(step, f"{part}_s") for step in decode) for part in PARTS}
+    return Metrics(
+        tokens=sum(len(step.emitted) for step in decode),
+        steps=len(decode),
+        proposed=sum(len(step.proposed) for step in decode),
+        accepted=sum(step.accepted for step in decode),
+        acceptance_at=_acceptance_at(decode),
+        seconds=seconds,
+        share={part: s / seconds if seconds else 0.0 for part, s in spent.items()},
+        prefill_tokens=sum(step.prefilled for step in prefill),
+        prefill_s=sum(step.seconds for step in prefill),
+    )
+
+
+def _acceptance_at(steps: list[Step]) -> tuple[float, ...]:
+    rates: list[float] = []
+    depth = 1
+    while reached := [s for s in steps if s.depth >= depth and s.accepted >= depth - 1]:
+        rates.append(sum(s.accepted >= depth for s in reached) / len(reached))
+        depth += 1
+    return tuple(rates)

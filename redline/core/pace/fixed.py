@@ -1,0 +1,24 @@
+"""The same number of guesses at every step."""
+
+from __future__ import annotations
+
+from redline.core.types import Budget, Step
+
+
+class Fixed:
+    """Always `depth` guesses.
+
+    Args:
+        depth: Longest chain of guesses; 0 decodes plainly.
+        nodes: Guesses in all; as many as `depth` when left out.
+        confidence: See `Budget`.
+    """
+
+    def __init__(self, depth: int, nodes: int | None = None, confidence: float = 0.0) -> None:
+        self._budget = Budget(depth, depth if nodes is None else nodes, confidence)
+
+    def budget(self) -> Budget:
+        return self._budget
+
+    def update(self, step: Step) -> None:
+        """A fixed pace learns nothing."""

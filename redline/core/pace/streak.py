@@ -1,0 +1,27 @@
+"""Longer drafts while they are kept whole, shorter ones after a refusal."""
+
+from __future__ import annotations
+
+from redline.core.types import Budget, Step
+
+
+class Streak:
+    """The schedule of assisted generation in Transformers: +2 after a draft kept whole, else −1.
+
+    Args:
+        depth: Where to start.
+        longest: Never guess more than this.
+    """
+
+    def __init__(self, depth: int, longest: int = 32) -> None:
+        self._depth = depth
+        self._longest = max(depth, longest)
+
+    def budget(self) -> Budget:
+        return Budget(self._depth, self._depth)
+
+    def update(self, step: Step) -> None:
+        if not step.proposed:
+            return
+        grown = self._depth + 2 if step.accepted == step.depth else self._depth - 1
+        self._depth = min(max(grown, 1), self._longest)

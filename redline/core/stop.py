@@ -1,0 +1,72 @@
+"""When a text ends: a stop token, a stop string, or a limit, decided token by token inside a block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass
+
+from redline.core.errors import OptionError
+from redline.core.text import TextStream
+from redline.core.types import Finish
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Where an output ends.
+
+    Attributes:
+        max_tokens: Tokens to emit at most; None goes on to the end of the context.
+        stop: Texts that end the output and are not part of it.
+        stop_tokens: Ids that end it; they are emitted, but add no text.
+
+    Raises:
+        OptionError: `max_tokens` is negative.
+    """
+
+    max_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+    stop_tokens: frozenset[int] = frozenset()
+
+    def __post_init__(self) -> None:
+        if self.max_tokens is not None and self.max_tokens < 0:
+            raise OptionError(f"max_tokens is {self.max_tokens}; it must be 0 or more.")
+
+
+class Ending:
+    """Follows one output and knows where it ends. What is emitted behind the end never comes out.
+
+    Args:
+        limits: Where to end.
+        room: Tokens that still fit the context.
+        piece: The bytes a token adds to the text.
+    """
+
+    def __init__(self, limits: Limits, room: int, piece: Callable[[int], bytes]) -> None:
+        self._text = TextStream(limits.stop)
+        self._stop_tokens: Set[int] = limits.stop_tokens
+        self._piece = piece
+        self.left = room if limits.max_tokens is None else min(limits.max_tokens, room)
+        self.finish: Finish | None = None if self.left else "length"
+
+    def take(self, tokens: Sequence[int]) -> tuple[tuple[int, ...], tuple[str, ...]]:
+        """Add one step's tokens.
+
+        Returns:
+            The tokens up to the end of the output, and the text that became certain with each of them.
+        """
+        emitted: list[int] = []
+        texts: list[str] = []
+        for token in tokens:
+            if self.finish:
+                break
+            emitted.append(token)
+            self.left -= 1
+            if token in self._stop_tokens:
+                self.finish = "stop"
+                texts.append("")
+            else:
+                texts.append(self._text.push(self._piece(token)))
+                self.finish = "stop" if self._text.stopped else None if self.left else "length"
+        if self.finish and texts:
+            texts[-1] += self._text.flush()
+        return tuple(emitted), tuple(texts)
