@@ -43,9 +43,9 @@ class Partial:
         lines: list[str] = []
         with self.path.open("a+b") as file:
             file.seek(0)
-            for package, (line, record) in zip(packages, self._records(), strict=False):
+            for package, (line, record, end) in zip(packages, self._records(), strict=False):
                 sha, size = self._sha.copy(), self.size_bytes
-                while chunk := file.read(min(CHUNK_BYTES, max(record["bytes"] - size, 0))):
+                while chunk := file.read(min(CHUNK_BYTES, max(end - size, 0))):
                     sha.update(chunk)
                     size += len(chunk)
                 if record != {"package": package, "bytes": size, "sha256": sha.hexdigest()}:
@@ -84,14 +84,13 @@ class Partial:
         self.path.unlink(missing_ok=True)
         self.journal.unlink(missing_ok=True)
 
-    def _records(self) -> Iterator[tuple[str, dict]]:
+    def _records(self) -> Iterator[tuple[str, object, int]]:
         if not self.journal.exists():
             return
         for line in self.journal.read_text(encoding="utf-8", errors="replace").splitlines():
             try:
                 record = json.loads(line)
-            except ValueError:  # a line that was being written when the power went
+                end = int(record["bytes"])
+            except (ValueError, TypeError, KeyError):  # a line that was being written when the power went
                 return
-            if not isinstance(record, dict) or not isinstance(record.get("bytes"), int):
-                return
-            yield line, record
+            yield line, record, end
