@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from redline.core.errors import OptionError
+from redline.core.ports import Tokenizer
 from redline.core.text import TextStream
 from redline.core.types import Finish
 
@@ -17,7 +18,7 @@ class Limits:
     Attributes:
         max_tokens: Tokens to emit at most; None goes on to the end of the context.
         stop: Texts that end the output and are not part of it.
-        stop_tokens: Ids that end it; they are emitted, but add no text.
+        stop_tokens: Ids that end it, emitted but adding no text; the model's own when None.
 
     Raises:
         OptionError: `max_tokens` is negative.
@@ -25,7 +26,7 @@ class Limits:
 
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
-    stop_tokens: frozenset[int] = frozenset()
+    stop_tokens: frozenset[int] | None = None
 
     def __post_init__(self) -> None:
         if self.max_tokens is not None and self.max_tokens < 0:
@@ -38,13 +39,13 @@ class Ending:
     Args:
         limits: Where to end.
         room: Tokens that still fit the context.
-        piece: The bytes a token adds to the text.
+        tokenizer: Knows the bytes of a token, and the model's own stop tokens.
     """
 
-    def __init__(self, limits: Limits, room: int, piece: Callable[[int], bytes]) -> None:
+    def __init__(self, limits: Limits, room: int, tokenizer: Tokenizer) -> None:
         self._text = TextStream(limits.stop)
-        self._stop_tokens: Set[int] = limits.stop_tokens
-        self._piece = piece
+        self._stop_tokens = tokenizer.ends if limits.stop_tokens is None else limits.stop_tokens
+        self._piece = tokenizer.piece
         self.left = room if limits.max_tokens is None else min(limits.max_tokens, room)
         self.finish: Finish | None = None if self.left else "length"
 

@@ -1,0 +1,51 @@
+"""What the engine refuses, and the way out it names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from redline.core.errors import ContextError, OptionError
+from redline.core.ports import Backend, Drafter, Rule, Scene
+from redline.core.sampling import Sampling
+from redline.core.topology import depths
+from redline.core.types import Draft
+
+
+def check_engine(target: Backend, drafter: Drafter | None) -> None:
+    """Refuse to speculate on a target that cannot forget."""
+    if drafter is not None and target.traits.rollback == "none":
+        raise OptionError(
+            f"{target.name} cannot forget refused guesses, so it cannot speculate.",
+            "Decode plainly, without a drafter.",
+        )
+
+
+def check_text(target: Backend, rule: Rule, prompt: Sequence[int], sampling: Sampling) -> None:
+    """Refuse a prompt that is empty or fills the context, and a temperature the rule would ignore."""
+    context = target.traits.context
+    if not prompt:
+        raise OptionError("The prompt is empty.", "Give the model at least one token to go on from.")
+    if len(prompt) >= context:
+        raise ContextError(
+            f"The prompt has {len(prompt)} tokens, and {target.name} has room for {context} in all.",
+            "Shorten the prompt.",
+        )
+    if rule.name == "greedy" and sampling.temperature > 0:
+        raise OptionError(
+            f"The greedy rule cannot honour temperature {sampling.temperature}.",
+            "Use the rule matching, or temperature 0.",
+        )
+
+
+def check_draft(drafter: Drafter, draft: Draft, scene: Scene, rule: Rule, target: Backend) -> None:
+    """Refuse a draft that breaks its budget, or that rule or target cannot take."""
+    if len(draft) > scene.budget.nodes or max(depths(draft.parents), default=0) > scene.budget.depth:
+        raise OptionError(f"The drafter {drafter.name} guessed more than its budget {scene.budget}.")
+    if any(not 0 <= token < target.traits.vocab_size for token in draft.tokens):
+        raise OptionError(f"The drafter {drafter.name} guessed a token that {target.name} does not have.")
+    if not draft.is_chain and not (rule.trees and target.traits.trees):
+        who = target.name if rule.trees else f"the rule {rule.name}"
+        raise OptionError(
+            f"The drafter {drafter.name} guesses trees, and {who} takes chains only.",
+            "Use the rule matching or tree on a target with trees, or a drafter of chains.",
+        )

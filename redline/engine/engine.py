@@ -1,0 +1,134 @@
+"""The engine: texts come in, `step()` moves them all, and records come out."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from itertools import count
+
+from redline.backends.pool import Pool
+from redline.core.chance import Keyed
+from redline.core.pace import Fixed
+from redline.core.ports import Backend, Drafter, Noise, Pace, Rule
+from redline.core.sampling import Sampling
+from redline.core.stop import Ending, Limits
+from redline.core.types import Step
+from redline.core.verify import Matching
+from redline.engine.check import check_engine, check_text
+from redline.engine.live import Live
+from redline.engine.loop import advance
+
+
+class Engine:
+    """Speculative decoding of any number of texts at once.
+
+    Args:
+        target: The model whose text comes out.
+        drafter: Who guesses; None decodes plainly.
+        rule: How guesses are judged; matching when left out.
+        pace: Makes the pace of one text.
+        prefill: Prompt tokens read per pass and text.
+        keep: Caches kept after their text has ended, for later texts that begin alike.
+        noise: Makes the noise of one text from its seed.
+
+    Raises:
+        OptionError: The target cannot forget refused guesses.
+    """
+
+    def __init__(
+        self,
+        target: Backend,
+        drafter: Drafter | None = None,
+        *,
+        rule: Rule | None = None,
+        pace: Callable[[], Pace] = lambda: Fixed(5),
+        prefill: int = 256,
+        keep: int = 1,
+        noise: Callable[[int], Noise] = Keyed,
+    ) -> None:
+        check_engine(target, drafter)
+        self.target, self.drafter, self.rule = target, drafter, rule or Matching()
+        self.live: dict[int, Live] = {}
+        self._pace, self._prefill, self._noise = pace, prefill, noise
+        self._pool, self._keys = Pool(target, keep), count()
+
+    def submit(
+        self,
+        prompt: Sequence[int],
+        sampling: Sampling | None = None,
+        limits: Limits | None = None,
+        seed: int | None = None,
+    ) -> int:
+        """Begin a text; it moves with the next `step()`.
+
+        Returns:
+            Its key. Where no seed was given, `live[key].seed` tells the fresh one.
+
+        Raises:
+            OptionError: The prompt is empty, or the rule does not fit the sampling.
+            ContextError: The prompt leaves no room for a token.
+        """
+        sampling = sampling or Sampling()
+        check_text(self.target, self.rule, prompt, sampling)
+        seed = secrets.randbits(63) if seed is None else seed
+        room = self.target.traits.context - len(prompt)
+        key = next(self._keys)
+        self.live[key] = Live(
+            key,
+            tokens=list(prompt),
+            prompt=len(prompt),
+            cache=self._pool.take(prompt),
+            ending=Ending(
+                limits or Limits(), self.target.traits.context - len(prompt), self.target.tokenizer
+            ),
+            pace=self._pace(),
+            sampling=sampling,
+            seed=seed,
+            noise=self._noise(seed),
+        )
+        if self.drafter:
+            self.drafter.start(key, prompt)
+        return key
+
+    def step(self) -> list[Step]:
+        """One target pass over every live text; texts that end leave.
+
+        Returns:
+            One record a text, in the order of submission.
+
+        Raises:
+            Exception: What drafter or target raise. The texts of that pass are gone, because a pass cut
+                short, by ctrl-C too, leaves caches that nobody can trust.
+        """
+        lives = list(self.live.values())
+        # A text that was to have no token at all has ended before its first pass.
+        steps = [Step(live.key, len(live.tokens), finish="length") for live in lives if live.ending.finish]
+        lives = [live for live in lives if not live.ending.finish]
+        try:
+            steps += advance(self.target, self.drafter, self.rule, lives, self._prefill) if lives else []
+        except BaseException:
+            for live in lives:
+                live.cache.close()
+                self._forget(live)
+            raise
+        for step in steps:
+            if step.finish:
+                self.cancel(step.key)
+        return sorted(steps, key=lambda step: step.key)
+
+    def cancel(self, key: int) -> None:
+        """End a text at once and free its place; an unknown key is ignored."""
+        if live := self.live.get(key):
+            self._pool.give(live.cache, live.tokens[: live.cache.length])
+            self._forget(live)
+
+    def close(self) -> None:
+        """End every text and free the kept caches; target and drafter stay open."""
+        for key in list(self.live):
+            self.cancel(key)
+        self._pool.close()
+
+    def _forget(self, live: Live) -> None:
+        del self.live[live.key]
+        if self.drafter:
+            self.drafter.stop(live.key)

@@ -1,0 +1,65 @@
+"""One text in the making, and the target's distributions along its draft."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redline.core.dist import Dist
+from redline.core.ports import Cache, Noise, Pace
+from redline.core.sampling import Sampling, distribution
+from redline.core.stop import Ending
+from redline.core.types import Budget, Draft, History
+
+
+@dataclass(slots=True)
+class Live:
+    """One text. Between steps its cache holds all of its tokens but the last."""
+
+    key: int
+    tokens: list[int]
+    prompt: int
+    cache: Cache
+    ending: Ending
+    pace: Pace
+    sampling: Sampling
+    seed: int
+    noise: Noise
+    passes: int = 0
+
+    @property
+    def unread(self) -> int:
+        """Prompt tokens that the cache lacks, without the last one, which the first guess follows."""
+        return len(self.tokens) - 1 - self.cache.length
+
+    @property
+    def history(self) -> History:
+        return History(self.tokens, self.prompt)
+
+    def budget(self) -> Budget:
+        """What the pace asks for, cut so that the target's own token still fits behind the guesses."""
+        asked, room = self.pace.budget(), self.ending.left - 1
+        return Budget(max(0, min(asked.depth, room)), max(0, min(asked.nodes, room)), asked.confidence)
+
+
+class Rows(dict[int, Dist]):
+    """The target's law after each node of a draft, made when a rule first asks for it.
+
+    Args:
+        live: The text that the draft continues.
+        draft: The guesses.
+        logits: The target's rows after the text and after each guess, shape (1 + len(draft), V).
+    """
+
+    def __init__(self, live: Live, draft: Draft, logits: NDArray[np.float32]) -> None:
+        super().__init__()
+        self._live, self._draft, self._logits = live, draft, logits
+
+    def __missing__(self, node: int) -> Dist:
+        sampling, history = self._live.sampling, self._live.history
+        if sampling.reads_history:
+            history = history.then(self._draft.path(node))
+        self[node] = distribution(self._logits[node + 1], sampling, history)
+        return self[node]

@@ -1,0 +1,127 @@
+"""The loop: guess, check all guesses in one pass, keep, forget. Plain decoding guesses nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from time import perf_counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redline.core.errors import RewindError
+from redline.core.ports import Backend, Chance, Chunk, Drafter, Rule, Scene
+from redline.core.types import Draft, Step
+from redline.engine.check import check_draft
+from redline.engine.live import Live, Rows
+
+
+def advance(
+    target: Backend, drafter: Drafter | None, rule: Rule, lives: Sequence[Live], prefill: int
+) -> list[Step]:
+    """One target pass over texts of which each reads a piece of its prompt or writes at least one token.
+
+    Args:
+        target: The model whose text comes out.
+        drafter: Who guesses, if anybody.
+        rule: How guesses are judged.
+        lives: The texts; at least one.
+        prefill: Prompt tokens to read at most, per text.
+
+    Returns:
+        One record a text.
+    """
+    started = perf_counter()
+    drafts = propose(target, drafter, rule, [live for live in lives if not live.unread])
+    drafted = perf_counter()
+    chunks = [_chunk(live, drafts.get(live.key), prefill) for live in lives]
+    rows = target.extend(chunks)
+    passed = perf_counter()
+    steps = [
+        settle(live, drafts[live.key], logits, drafter, rule)
+        if live.key in drafts
+        else Step(live.key, live.cache.length, prefilled=len(chunk.tokens))
+        for live, chunk, logits in zip(lives, chunks, rows, strict=True)
+    ]
+    spare = perf_counter() - passed - sum(step.seconds for step in steps)
+    for i, (live, chunk) in enumerate(zip(lives, chunks, strict=True)):
+        part = len(chunk.tokens) / sum(len(chunk.tokens) for chunk in chunks)
+        guessing = (drafted - started) / len(drafts) if live.key in drafts else 0.0
+        steps[i] = replace(
+            steps[i],
+            draft_s=steps[i].draft_s + guessing,
+            target_s=(passed - drafted) * part,
+            other_s=spare * part,
+        )
+        if live.key in drafts:
+            live.pace.update(steps[i])
+    return steps
+
+
+def propose(target: Backend, drafter: Drafter | None, rule: Rule, lives: Sequence[Live]) -> dict[int, Draft]:
+    """A draft for every text by its key; an empty one where no guess could be used."""
+    drafts = {live.key: Draft.empty() for live in lives}
+    if drafter is None:
+        return drafts
+    scenes = [
+        Scene(live.key, live.history, budget, live.sampling, _chance(live, rule, "draft"))
+        for live in lives
+        if (budget := live.budget()).depth > 0
+    ]
+    for scene, draft in zip(scenes, drafter.propose(scenes) if scenes else [], strict=True):
+        check_draft(drafter, draft, scene, rule, target)
+        drafts[scene.key] = draft
+    return drafts
+
+
+def settle(
+    live: Live, draft: Draft, logits: NDArray[np.float32], drafter: Drafter | None, rule: Rule
+) -> Step:
+    """Judge a draft, add what is kept to the text, and make the cache forget the rest.
+
+    Raises:
+        RewindError: The cache did not end where the text does.
+    """
+    began, position = perf_counter(), len(live.tokens)
+    verdict = rule(draft, Rows(live, draft, logits), _chance(live, rule, "verify"))
+    kept = [draft.tokens[node] for node in verdict.accepted]
+    emitted, texts = live.ending.take([*kept, verdict.token])
+    live.tokens += emitted
+    live.passes += 1
+    judged = perf_counter()
+    # The pending token's slot is position - 1, so node i of the draft is at slot position + i.
+    live.cache.rewind(position, [position + node for node in verdict.accepted[: len(emitted) - 1]])
+    if live.unread:
+        raise RewindError(f"The cache has {live.cache.length} entries for {len(live.tokens)} tokens.")
+    rewound = perf_counter()
+    if drafter:
+        drafter.observe(live.key, emitted, verdict)
+    put = draft.cut(len(emitted)) if live.ending.finish else draft
+    return Step(
+        live.key,
+        position,
+        emitted,
+        texts,
+        put.tokens,
+        put.parents,
+        accepted=min(len(kept), len(emitted)),
+        source=draft.source,
+        draft_s=perf_counter() - rewound,
+        verify_s=judged - began,
+        rewind_s=rewound - judged,
+        finish=live.ending.finish,
+    )
+
+
+def _chunk(live: Live, draft: Draft | None, prefill: int) -> Chunk:
+    """The next piece of an unread prompt, or the pending token with its guesses behind it."""
+    if draft is None:
+        at = live.cache.length
+        return Chunk(live.cache, live.tokens[at : at + min(prefill, live.unread)], "none")
+    parents = None if draft.is_chain else [-1, *(parent + 1 for parent in draft.parents)]
+    return Chunk(live.cache, [live.tokens[-1], *draft.tokens], "all", parents)
+
+
+def _chance(live: Live, rule: Rule, stream: str) -> Chance:
+    """Shared noise is the same for drafting and verifying; fresh noise never is."""
+    return live.noise.at(len(live.tokens)) if rule.shared else live.noise.stream(stream, live.passes)

@@ -1,0 +1,71 @@
+"""Records on disk: `trace.jsonl` has a line about the run and then one line a step."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+from redline.core.errors import RedlineError
+from redline.core.types import Step
+
+FORMAT = "redline-trace-1"
+
+
+def write(path: Path, steps: Iterable[Step], about: Mapping[str, Any]) -> None:
+    """Write a trace; an existing file is replaced only once the new one is whole.
+
+    Args:
+        path: Where to.
+        steps: The records.
+        about: Whatever describes the run: model, drafter, settings, prompt tokens. JSON values only.
+
+    Raises:
+        RedlineError: The file cannot be written.
+    """
+    partial = path.with_name(path.name + ".partial")
+    try:
+        with partial.open("w", encoding="utf-8") as file:
+            for line in ({"format": FORMAT, **about}, *map(asdict, steps)):
+                file.write(json.dumps(line, ensure_ascii=False) + "\n")
+        partial.replace(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise RedlineError(f"Cannot write the trace {path}: {error.strerror}.") from error
+
+
+def read(path: Path) -> tuple[dict[str, Any], list[Step]]:
+    """Read a trace back.
+
+    Returns:
+        What the run was about, and its records.
+
+    Raises:
+        RedlineError: The file cannot be read, or a line of it is not what `write` writes.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise RedlineError(f"Cannot read the trace {path}: {error}.") from error
+    steps: list[Step] = []
+    try:
+        about = json.loads(lines[0])
+        if about.pop("format") != FORMAT:
+            raise ValueError
+        steps.extend(_to_step(json.loads(line)) for line in lines[1:])
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
+        hint = "The file is damaged or cut short, or was not written by redline."
+        raise RedlineError(f"{path} is not a trace from line {len(steps) + 1} on.", hint) from error
+    return about, steps
+
+
+def _to_step(record: dict[str, Any]) -> Step:
+    if record.keys() != {field.name for field in fields(Step)}:
+        raise ValueError
+    values = {name: tuple(value) if isinstance(value, list) else value for name, value in record.items()}
+    return Step(**values)
+    return Step(
+        **{name: tuple(value) if isinstance(value, list) else value for name, value in record.items()}
+    )
