@@ -54,9 +54,8 @@ def pull(
 
     A pull that is stopped keeps the parts it has; the same command goes on from there.
     """
-    for name in names:
-        if not name.startswith(HUB):
-            name = lookup(name).name
+    # A wrong name among them must not come to light after the first gigabyte.
+    for name in [name if name.startswith(HUB) else lookup(name).name for name in names]:
         try:
             _pull_one(name, force)
         except KeyboardInterrupt:

