@@ -78,9 +78,7 @@ class Engine:
             tokens=list(prompt),
             prompt=len(prompt),
             cache=self._pool.take(prompt),
-            ending=Ending(
-                limits or Limits(), self.target.traits.context - len(prompt), self.target.tokenizer
-            ),
+            ending=Ending(limits or Limits(), room, self.target.tokenizer),
             pace=self._pace(),
             sampling=sampling,
             seed=seed,

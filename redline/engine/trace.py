@@ -64,7 +64,9 @@ def read(path: Path) -> tuple[dict[str, Any], list[Step]]:
 def _to_step(record: dict[str, Any]) -> Step:
     if record.keys() != {field.name for field in fields(Step)}:
         raise ValueError
-    values = {name: tuple(value) if isinstance(value, list) else value for name, value in record.items()}
+    values: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in record.items()
+    }
     return Step(**values)
     return Step(
         **{name: tuple(value) if isinstance(value, list) else value for name, value in record.items()}

@@ -1,0 +1,91 @@
+"""What every drafter promises, as tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from redline.core.chance import Keyed
+from redline.core.ports import Drafter, Scene
+from redline.core.sampling import Sampling
+from redline.core.topology import depths
+from redline.core.types import Budget, Draft, History, Verdict
+
+
+class DrafterContract:
+    """What every drafter promises. Inherit, and give a fixture `drafter`.
+
+    Attributes:
+        vocab_size: Ids below this are real.
+    """
+
+    vocab_size = 16
+
+    def scene(self, key: int, tokens: Sequence[int], depth: int = 4, temperature: float = 0.0) -> Scene:
+        chance = Keyed(7).at(len(tokens))
+        return Scene(
+            key, History(tokens, len(tokens)), Budget(depth, depth), Sampling(temperature=temperature), chance
+        )
+
+    def text(self, n: int, seed: int = 0) -> list[int]:
+        """A text with repetitions, so that every kind of drafter has something to say."""
+        words = np.random.default_rng(seed).integers(0, self.vocab_size, (3, 5)).tolist()
+        picks = np.random.default_rng(seed + 1).integers(0, 3, n)
+        return [token for pick in picks for token in words[pick]][:n]
+
+    def same(self, a: Draft, b: Draft) -> None:
+        assert (a.tokens, a.parents) == (b.tokens, b.parents)
+
+    def test_drafts_keep_to_their_budget(self, drafter: Drafter) -> None:
+        text = self.text(40)
+        drafter.start(0, text)
+        for depth in (1, 2, 5, 9):
+            draft = drafter.propose([self.scene(0, text, depth)])[0]
+            assert len(draft) <= depth
+            assert max(depths(draft.parents), default=0) <= depth
+            assert all(0 <= token < self.vocab_size for token in draft.tokens)
+
+    def test_asking_again_changes_nothing(self, drafter: Drafter) -> None:
+        text = self.text(40)
+        drafter.start(0, text)
+        for temperature in (0.0, 1.0):
+            scene = self.scene(0, text, temperature=temperature)
+            self.same(drafter.propose([scene])[0], drafter.propose([scene])[0])
+
+    def test_the_past_of_a_text_is_all_that_counts(self, drafter: Drafter) -> None:
+        """A draft after any history of drafts and refusals is that of a drafter that only saw the text."""
+        rng, text = np.random.default_rng(3), self.text(30)
+        drafter.start(0, text)
+        for round_ in range(12):
+            draft = drafter.propose([self.scene(0, text, 4)])[0]
+            drafter.start(1, text)
+            self.same(drafter.propose([self.scene(1, text, 4)])[0], draft)
+            drafter.stop(1)
+            # Chains only here: any number of first guesses is kept, all of them every third round.
+            chain = len(draft) if draft.is_chain else 0
+            kept = chain if round_ % 3 == 0 else int(rng.integers(0, chain + 1))
+            own = int(rng.integers(0, self.vocab_size))
+            emitted = [*draft.tokens[:kept], own]
+            text = [*text, *emitted]
+            drafter.observe(0, emitted, Verdict(tuple(range(kept)), own))
+        drafter.stop(0)
+
+    def test_batch_mates_do_not_matter(self, drafter: Drafter) -> None:
+        texts = {key: self.text(20 + key, seed=key) for key in range(4)}
+        alone = {}
+        for key, text in texts.items():
+            drafter.start(key, text)
+            alone[key] = drafter.propose([self.scene(key, text)])[0]
+            drafter.stop(key)
+        for key, text in texts.items():
+            drafter.start(key, text)
+        together = drafter.propose([self.scene(key, text, 4) for key, text in texts.items()])
+        for key, draft in zip(texts, together, strict=True):
+            self.same(draft, alone[key])
+            drafter.stop(key)
+
+    def test_stopping_twice_or_unknown_is_fine(self, drafter: Drafter) -> None:
+        drafter.start(0, self.text(5))
+        for key in (0, 0, 12345):
+            drafter.stop(key)
