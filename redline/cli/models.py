@@ -93,6 +93,8 @@ def verify(
     if len(errors) == 1:
         raise errors[0]
     if errors:
+        for each in errors:
+            typer.echo(each.message, err=True)
         bad = " ".join(str(row["name"]) for row in rows if not row["ok"])
         raise ModelError(
             f"{len(errors)} of {len(rows)} models are not as they should be.",
@@ -159,9 +161,9 @@ def _print_verified(rows: list[dict[str, object]], as_json: bool) -> None:
     if not rows:
         typer.echo("No model is here yet; `redline models list` names some.", err=True)
         return
-    table = _table("name", "sha256")
+    table = _table("name", "file")
     for row in rows:
-        table.add_row(str(row["name"]), "right" if row["ok"] else str(row["problem"]))
+        table.add_row(str(row["name"]), "right" if row["ok"] else "wrong")
     Console().print(table)
 
 

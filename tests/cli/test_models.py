@@ -90,7 +90,7 @@ def test_list_shows_what_is_here(tiny):
 
 
 def test_path_prints_the_path(tiny):
-    with pytest.raises(ModelError, match="redline models pull tiny"):
+    with pytest.raises(ModelError, match="not on this machine"):
         run("path", "tiny")
     run("pull", "tiny")
     assert run("path", "tiny").stdout == f"{tiny}\n"
@@ -113,5 +113,22 @@ def test_verify_fails_on_damage(tiny):
     result = CliRunner().invoke(app, ["verify", "--json"], standalone_mode=False)
     assert isinstance(result.exception, ModelError)
     assert "damaged" in json.loads(result.stdout.splitlines()[-1])[0]["problem"]
-    with pytest.raises(ModelError, match=r"2 of 2 models .*\n.*pull --force tiny smollm2-135m"):
-        run("verify", "tiny", "smollm2-135m")
+    result = CliRunner().invoke(app, ["verify", "tiny", "smollm2-135m"], standalone_mode=False)
+    assert [line.split() for line in result.stdout.splitlines()[1:]] == [
+        ["tiny", "wrong"],
+        ["smollm2-135m", "wrong"],
+    ]
+    assert "not on this machine yet" in result.stderr
+    assert str(result.exception).startswith("2 of 2 models are not as they should be.\n")
+    assert "pull --force tiny smollm2-135m" in str(result.exception)
+
+
+def test_a_terminal_sees_a_bar(tiny, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "100")
+    assert "10/10 bytes" in run("pull", "tiny").stderr
+
+
+def test_a_hub_source_is_passed_on(tiny, monkeypatch):
+    monkeypatch.setattr(models, "pull", lambda name, force: tiny)
+    assert run("pull", "hf:owner/repo/a.gguf").stdout == f"{tiny}\n"
