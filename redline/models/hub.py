@@ -52,9 +52,8 @@ def download(source: Source, work: Path) -> Path:
     try:
         return Path(hf_hub_download(source.repo, source.file, local_dir=work))
     except Exception as error:  # its HTTP library, and with it the error types, changes with its version
-        reason = (
-            str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else type(error).__name__
-        )
+        first = re.split(r"\.\s|\n", str(error).strip())[0].rstrip(".")
+        reason = first or type(error).__name__
         raise ModelError(
             f"Could not fetch {source.text}: {reason}.",
             "Check the name and the network; `redline models list` has models that need no hub.",

@@ -108,7 +108,8 @@ def test_the_catalogues_names_are_not_given_away(cache):
 
 
 @pytest.mark.parametrize(
-    ("error", "reason"), [(OSError("Offline.\nRead the docs."), "Offline"), (ValueError(), "ValueError")]
+    ("error", "reason"),
+    [(OSError("No a.gguf found. Read on.\nMore."), "No a.gguf found"), (ValueError(), "ValueError")],
 )
 def test_a_hub_out_of_reach_is_one_sentence(cache, monkeypatch, error, reason):
     def refuse(*args: object, **options: object) -> None:
