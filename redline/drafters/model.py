@@ -1,0 +1,155 @@
+"""A smaller model of the family guesses, one token after another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redline.backends.pool import Pool, shared_prefix
+from redline.core.dist import Dist
+from redline.core.errors import OptionError, VocabularyError
+from redline.core.ports import Backend, Cache, Chunk, Scene, Tokenizer
+from redline.core.sampling import Sampling, distribution
+from redline.core.types import Draft, Verdict
+
+
+def check_vocabulary(target: Tokenizer, draft: Tokenizer) -> None:
+    """Refuse a drafter whose token ids mean other texts. Heads padded to different widths are fine.
+
+    Raises:
+        VocabularyError: Names the first token that differs.
+    """
+    for token in range(min(target.size, draft.size)):
+        theirs, ours = target.label(token), draft.label(token)
+        if theirs != ours:
+            raise VocabularyError(
+                f"Target and drafter have different vocabularies: token {token} is {theirs!r} and {ours!r}.",
+                "Draft with a model of the target's family, or with ngram.",
+            )
+
+
+@dataclass(slots=True)
+class Text:
+    """What the draft model has read of one text.
+
+    Attributes:
+        cache: Its cache.
+        read: The tokens in it, guesses included.
+        agreed: How many of them are known to be the text's.
+    """
+
+    cache: Cache
+    read: list[int] = field(default_factory=list)
+    agreed: int = 0
+
+
+@dataclass(slots=True)
+class Guess:
+    """A draft in the making."""
+
+    scene: Scene
+    text: Text
+    depth: int
+    unread: list[int]
+    tokens: list[int] = field(default_factory=list)
+    dists: list[Dist] = field(default_factory=list)
+
+
+class ModelDrafter:
+    """Draws guesses from a model, and says truthfully what it drew them from.
+
+    Samples as the target does unless told otherwise; under shared noise that makes it agree with the
+    target as often as coupled draws can. Any other temperature or filter is as exact, for q is what it
+    drew from; only acceptance changes.
+
+    Args:
+        backend: The draft model.
+        target: The model it drafts for.
+        sampling: How to draw guesses; as the target does when left out.
+        keep: Caches kept after their text has ended.
+
+    Raises:
+        VocabularyError: Their token ids mean different texts.
+        OptionError: The draft model cannot forget its refused guesses.
+    """
+
+    def __init__(
+        self, backend: Backend, target: Backend, sampling: Sampling | None = None, keep: int = 1
+    ) -> None:
+        check_vocabulary(target.tokenizer, backend.tokenizer)
+        if backend.traits.rollback != "truncate":
+            raise OptionError(
+                f"{backend.name} cannot forget refused guesses, so it cannot draft.",
+                "Draft with a model whose cache can be cut at any place, or with ngram.",
+            )
+        self.name = backend.name
+        self._backend, self._sampling = backend, sampling
+        self._width = min(backend.traits.vocab_size, target.traits.vocab_size)
+        self._pool = Pool(backend, keep)
+        self._texts: dict[int, Text] = {}
+
+    def start(self, key: int, tokens: Sequence[int]) -> None:
+        cache = self._pool.take(tokens)
+        self._texts[key] = Text(cache, list(tokens[: cache.length]), cache.length)
+
+    def propose(self, scenes: Sequence[Scene]) -> list[Draft]:
+        guesses = [self._open(scene) for scene in scenes]
+        while growing := [guess for guess in guesses if len(guess.tokens) < guess.depth]:
+            chunks = [Chunk(guess.text.cache, guess.unread, "last") for guess in growing]
+            for guess, rows in zip(growing, self._backend.extend(chunks), strict=True):
+                self._grow(guess, rows[0, : self._width])
+        return [Draft.chain(guess.tokens, self.name, guess.dists) for guess in guesses]
+
+    def observe(self, key: int, emitted: Sequence[int], verdict: Verdict) -> None:
+        """The next scene's history says it all."""
+
+    def stop(self, key: int) -> None:
+        if text := self._texts.pop(key, None):
+            self._pool.give(text.cache, text.read)
+
+    def close(self) -> None:
+        """Free caches and model."""
+        for key in list(self._texts):
+            self.stop(key)
+        self._pool.close()
+        self._backend.close()
+
+    def _open(self, scene: Scene) -> Guess:
+        """Forget the guesses that were refused and line up what the text has gained since."""
+        text, tokens = self._texts[scene.key], scene.history.tokens
+        room = self._backend.traits.context - len(tokens)
+        depth = min(scene.budget.depth, room + 1)  # the last guess is never read
+        unread = list(tokens[text.agreed :])
+        if depth <= 0 or any(token >= self._backend.traits.vocab_size for token in unread):
+            return Guess(scene, text, 0, [])
+        # The last token stays unread, so that there is always a row to draw the first guess from.
+        keep = text.agreed + min(shared_prefix(text.read[text.agreed :], unread), len(unread) - 1)
+        text.cache.rewind(keep)
+        text.read, text.agreed = text.read[:keep], keep
+        return Guess(scene, text, depth, list(tokens[keep:]))
+
+    def _grow(self, guess: Guess, logits: NDArray[np.float32]) -> None:
+        """Draw one more guess, or end the draft where the model does not trust itself."""
+        guess.text.read += guess.unread
+        threshold = guess.scene.budget.confidence
+        if threshold > 0 and top_probability(logits) < threshold:
+            guess.depth = len(guess.tokens)
+            return
+        sampling = self._sampling or guess.scene.sampling
+        if sampling.bias:
+            sampling = replace(sampling, bias={i: b for i, b in sampling.bias.items() if i < self._width})
+        q = distribution(logits, sampling, guess.scene.history.then(guess.tokens))
+        token = guess.scene.chance.pick(q, at=len(guess.tokens))
+        guess.tokens.append(token)
+        guess.dists.append(q)
+        guess.unread = [token]
+        if token in self._backend.tokenizer.ends:  # nothing follows the end of an answer
+            guess.depth = len(guess.tokens)
+
+
+def top_probability(logits: NDArray[np.float32]) -> float:
+    """How probable the model finds its own favourite at temperature 1, whatever the sampling."""
+    return 1 / float(np.exp(logits - logits.max(), dtype=np.float64).sum())

@@ -1,0 +1,102 @@
+"""rule × drafter × depth × rollback × batch: the text is always that of plain decoding."""
+
+import pytest
+
+from redline.core.pace import Fixed
+from redline.core.sampling import Sampling
+from redline.core.stop import Limits
+from redline.core.verify import RULES
+from redline.drafters import ModelDrafter, Ngram, Replay
+from redline.engine import Engine, generate_many
+from redline.testing import ToyBackend
+
+TOKENS = 24
+EXACT = [rule for rule in RULES.values() if rule.exact]
+PROMPTS = [[1, 2, 3, 1, 2], [4], [5, 5, 5, 5, 5, 5, 6], [0, 7, 3]]
+SAMPLINGS = {
+    "greedy": Sampling(),
+    "sampled": Sampling(temperature=0.9, top_p=0.95),
+    "penalised": Sampling(
+        temperature=0.7,
+        top_k=5,
+        repetition_penalty=1.2,
+        presence_penalty=0.3,
+        frequency_penalty=0.2,
+        penalty_window=9,
+        bias={3: 0.5, 6: -1.0},
+    ),
+}
+
+
+def target(rollback="truncate"):
+    return ToyBackend(8, seed=3, order=2, rollback=rollback, context=200)
+
+
+def drafters(texts):
+    return {
+        "none": lambda: None,
+        "ngram": Ngram,
+        "junk": lambda: Ngram(1, 1),
+        "self": lambda: ModelDrafter(target(), target()),
+        "other": lambda: ModelDrafter(ToyBackend(8, seed=4, order=2), target()),
+        "oracle": lambda: Replay(texts, 8),
+        "liar": lambda: Replay(texts, 8, accuracy=0.0),
+        "half": lambda: Replay(texts, 8, accuracy=0.5),
+        "ragged": lambda: Replay(texts, 8, script=lambda at: (at % 4, at % 3)),
+    }
+
+
+def decode(drafter, rule, sampling, depth=4, rollback="truncate", prompts=PROMPTS):
+    engine = Engine(target(rollback), drafter, rule=rule, pace=lambda: Fixed(depth), prefill=3)
+    results = generate_many(engine, prompts, sampling, Limits(TOKENS), seed=11)
+    assert not engine.live
+    return results
+
+
+def plain(sampling):
+    return decode(None, RULES["matching"], sampling)
+
+
+@pytest.mark.parametrize("rollback", ["truncate", "snapshot"])
+@pytest.mark.parametrize("depth", [1, 2, 3, 7, 40])
+@pytest.mark.parametrize("drafter", list(drafters([])))
+def test_matching_writes_what_plain_decoding_writes(drafter, depth, rollback):
+    for sampling in SAMPLINGS.values():
+        expected = [result.tokens for result in plain(sampling)]
+        texts = [[*prompt, *tokens] for prompt, tokens in zip(PROMPTS, expected, strict=True)]
+        make = drafters(texts)[drafter]
+        together = decode(make(), RULES["matching"], sampling, depth, rollback)
+        assert [result.tokens for result in together] == expected
+        for prompt, tokens in zip(PROMPTS, expected, strict=True):
+            assert decode(make(), RULES["matching"], sampling, depth, rollback, [prompt])[0].tokens == tokens
+
+
+@pytest.mark.parametrize("rule", EXACT, ids=lambda rule: rule.name)
+@pytest.mark.parametrize("drafter", list(drafters([])))
+def test_every_exact_rule_at_temperature_zero_is_greedy_decoding(rule, drafter):
+    sampling = Sampling(frequency_penalty=0.2, penalty_window=9)
+    expected = [result.tokens for result in plain(sampling)]
+    texts = [[*prompt, *tokens] for prompt, tokens in zip(PROMPTS, expected, strict=True)]
+    for depth in (1, 3, 8):
+        results = decode(drafters(texts)[drafter](), rule, sampling, depth)
+        assert [result.tokens for result in results] == expected
+
+
+@pytest.mark.parametrize("rule", EXACT, ids=lambda rule: rule.name)
+@pytest.mark.parametrize("drafter", ["none", "ngram", "self", "other", "half"])
+def test_a_text_does_not_depend_on_its_batch(rule, drafter):
+    sampling = Sampling() if rule.name == "greedy" else SAMPLINGS["sampled"]
+    texts = [[*prompt, *result.tokens] for prompt, result in zip(PROMPTS, plain(sampling), strict=True)]
+    make = drafters(texts)[drafter]
+    together = decode(make(), rule, sampling)
+    shuffled = decode(make(), rule, sampling, prompts=PROMPTS[::-1])[::-1]
+    alone = [decode(make(), rule, sampling, prompts=[prompt])[0] for prompt in PROMPTS]
+    assert [r.tokens for r in together] == [r.tokens for r in alone] == [r.tokens for r in shuffled]
+
+
+@pytest.mark.parametrize("depth", [1, 2, 5, 8])
+def test_a_model_that_drafts_for_itself_is_always_right(depth):
+    for sampling in SAMPLINGS.values():
+        for result in decode(ModelDrafter(target(), target()), RULES["matching"], sampling, depth):
+            assert result.metrics.acceptance == 1.0
+            assert result.metrics.steps == -(-TOKENS // (depth + 1))
