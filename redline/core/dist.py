@@ -44,8 +44,9 @@ class Dist:
         total = weights.sum()
         if not (np.isfinite(total) and total > 0 and weights.min() >= 0):
             raise ValueError("weights must be finite, non-negative and not all zero")
-        keep = np.flatnonzero(weights)
-        return cls(keep if ids is None else ids[keep], weights[keep] / total)
+        probs = weights / total
+        keep = np.flatnonzero(probs)  # after the division, which may round to zero
+        return cls(keep if ids is None else ids[keep], probs[keep])
 
     @property
     def top(self) -> int:
