@@ -45,11 +45,11 @@ def uniforms(key: int, counter: IntArray) -> NDArray[np.float64]:
 
 
 def derive(*parts: int) -> int:
-    """One 64-bit key from several integers; the order matters."""
+    """One 64-bit key from several non-negative integers of any size; the order matters."""
     key = 0
     for part in parts:
-        low, high = part & 0xFFFFFFFFFFFFFFFF, (part >> 64) & 0xFFFFFFFFFFFFFFFF
-        for word in (low, high) if high else (low,):
+        for shift in range(0, max(part.bit_length(), 1), 64):
+            word = (part >> shift) & 0xFFFFFFFFFFFFFFFF
             key = int(mix(key ^ word, np.ones(1, np.int64))[0])
     return key
 
@@ -59,7 +59,8 @@ def race(dist: Dist, u: NDArray[np.float64]) -> int:
 
     The same draw as argmax of log p + Gumbel noise, with one logarithm instead of three.
     """
-    return int(dist.ids[np.argmin(-np.log(u) / dist.probs)])
+    with np.errstate(over="ignore"):  # a time beyond the largest float never wins
+        return int(dist.ids[np.argmin(-np.log(u) / dist.probs)])
 
 
 class Keyed:
