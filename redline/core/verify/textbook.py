@@ -9,6 +9,7 @@ from typing import Any, Literal, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from redline.core.chance import derive
 from redline.core.chance import uniforms as keyed_uniforms
 from redline.core.dist import Dist
 
@@ -71,14 +72,14 @@ def speculative_verify(
         raise ValueError(f"{k} tokens need {need}, not {q.shape} and {p.shape}")
     if uniforms is not None and len(uniforms) < k:
         raise ValueError(f"{k} tokens need at least {k} uniforms, not {len(uniforms)}")
-    seed = secrets.randbits(63) if seed is None else seed
-    u = keyed_uniforms(seed, np.arange(k + 1))
+    for place, x in enumerate(draft_tokens):
+        if not 0 <= x < q.shape[1] or q[place, x] <= 0:
+            raise ValueError(f"token {x} at place {place} has draft probability 0: it cannot have been drawn")
+    u = keyed_uniforms(derive(secrets.randbits(63) if seed is None else seed), np.arange(k + 1))
     if uniforms is not None:
         u[: len(uniforms)] = uniforms[: k + 1]
     kept = 0
     for x in draft_tokens:
-        if not 0 <= x < q.shape[1] or q[kept, x] <= 0:
-            raise ValueError(f"token {x} at place {kept} has draft probability 0: it cannot have been drawn")
         # p >= q is tested by itself, so that it holds for u = 1 and for ratios that round.
         if not (p[kept, x] >= q[kept, x] or u[kept] < p[kept, x] / q[kept, x]):
             break
