@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -26,13 +27,15 @@ def write(path: Path, steps: Iterable[Step], about: Mapping[str, Any]) -> None:
         RedlineError: The file cannot be written.
     """
     partial = path.with_name(path.name + ".partial")
+    records = ({"format": FORMAT, **about}, *map(asdict, steps))
+    lines = [json.dumps(record, ensure_ascii=False) + "\n" for record in records]
     try:
         with partial.open("w", encoding="utf-8") as file:
-            for line in ({"format": FORMAT, **about}, *map(asdict, steps)):
-                file.write(json.dumps(line, ensure_ascii=False) + "\n")
+            file.writelines(lines)
         partial.replace(path)
     except OSError as error:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):
+            partial.unlink()
         raise RedlineError(f"Cannot write the trace {path}: {error.strerror}.") from error
 
 
@@ -46,18 +49,23 @@ def read(path: Path) -> tuple[dict[str, Any], list[Step]]:
         RedlineError: The file cannot be read, or a line of it is not what `write` writes.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        # Not splitlines: that also splits at separators that may stand inside a text.
+        lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise RedlineError(f"Cannot read the trace {path}: {error}.") from error
     steps: list[Step] = []
+    whole = 0
     try:
         about = json.loads(lines[0])
         if about.pop("format") != FORMAT:
             raise ValueError
-        steps.extend(_to_step(json.loads(line)) for line in lines[1:])
+        whole = 1
+        for line in lines[1:]:
+            steps.append(_to_step(json.loads(line)))
+            whole += 1
     except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
         hint = "The file is damaged or cut short, or was not written by redline."
-        raise RedlineError(f"{path} is not a trace from line {len(steps) + 1} on.", hint) from error
+        raise RedlineError(f"{path} is not a trace from line {whole + 1} on.", hint) from error
     return about, steps
 
 
@@ -68,6 +76,3 @@ def _to_step(record: dict[str, Any]) -> Step:
         name: tuple(value) if isinstance(value, list) else value for name, value in record.items()
     }
     return Step(**values)
-    return Step(
-        **{name: tuple(value) if isinstance(value, list) else value for name, value in record.items()}
-    )
