@@ -12,8 +12,8 @@ class TextStream:
     """Turns the bytes of one token after another into text that will not change any more.
 
     Bytes of an unfinished character are held back until it is whole, and text that may be the beginning
-    of a stop string until it is decided. What comes out, joined, is the decoded text up to the first
-    stop string, however the tokens were cut into steps.
+    of a stop string until it is decided. What comes out, joined, is the decoded text up to the stop
+    string that is complete first (the longest of those that end together), however the bytes were cut.
 
     Args:
         stops: Texts that end the output; they are not part of it.
@@ -44,10 +44,10 @@ class TextStream:
         if self.stopped:
             return ""
         text = self._held + text
-        found = [at for at in (text.find(stop) for stop in self._stops) if at >= 0]
+        found = [(at + len(stop), at) for stop in self._stops if (at := text.find(stop)) >= 0]
         if found:
             self.stopped, self._held = True, ""
-            return text[: min(found)]
+            return text[: min(found)[1]]
         held = max((self._overlap(text, stop) for stop in self._stops), default=0)
         self._held = text[len(text) - held :]
         return text[: len(text) - held]
