@@ -4,4 +4,7 @@ from redline.drafters.model import ModelDrafter
 from redline.drafters.ngram import Ngram
 from redline.drafters.replay import Replay
 
-__all__ = ["ModelDrafter", "Ngram", "Replay"]
+DRAFTERS = {"ngram": Ngram, "model": ModelDrafter, "replay": Replay}
+"""Every kind of drafter by name."""
+
+__all__ = ["DRAFTERS", "ModelDrafter", "Ngram", "Replay"]

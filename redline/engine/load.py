@@ -27,6 +27,10 @@ def load(
     pace: str = "fixed",
     depth: int = 5,
     draft_sampling: Sampling | None = None,
+    device: str | None = None,
+    dtype: str | None = None,
+    threads: int | None = None,
+    keep: int = 1,
 ) -> Engine:
     """An engine from names.
 
@@ -37,6 +41,9 @@ def load(
         pace: How many guesses to make; see `redline explain paces`.
         depth: Where the pace starts; 0 decodes plainly.
         draft_sampling: How a draft model draws; as the target does when left out.
+        device, dtype, threads: For models opened here; chosen by the backend when left out.
+
+        keep: See `Engine`.
 
     Raises:
         RedlineError: A name, file or option is not good; says which and what to do.
@@ -44,26 +51,24 @@ def load(
     if depth < 0:
         raise OptionError(f"depth is {depth}; it must be 0 or more.")
     judge, make_pace = find_rule(rule), partial(find_pace(pace), depth)
-    target = open_model(model)
-    drafter = open_drafter(draft, target, draft_sampling)
-    return Engine(target, drafter, rule=judge, pace=make_pace)
+    open_model = partial(backends.open, device=device, dtype=dtype, threads=threads)
+    target = open_model(models.find(model)) if isinstance(model, str | Path) else model
+    drafter = _drafter(draft, target, open_model, draft_sampling)
+    return Engine(target, drafter, rule=judge, pace=make_pace, keep=keep)
 
 
-def open_model(model: str | Path | Backend) -> Backend:
-    """The backend behind a name or path; an open one is passed through."""
-    return backends.open(models.find(model)) if isinstance(model, str | Path) else model
-
-
-def open_drafter(
-    draft: str | Path | Drafter | None, target: Backend, sampling: Sampling | None = None
+def _drafter(
+    draft: str | Path | Drafter | None,
+    target: Backend,
+    open_model: Callable[[Path], Backend],
+    sampling: Sampling | None,
 ) -> Drafter | None:
-    """The drafter behind a name or path; an open one is passed through."""
     if draft is None or not isinstance(draft, str | Path):
         drafter = draft
     elif draft in MODEL_FREE:
         drafter = MODEL_FREE[str(draft)]()
     else:
-        return ModelDrafter(open_model(draft), target, sampling)
+        return ModelDrafter(open_model(models.find(draft)), target, sampling)
     if sampling is not None:
         raise OptionError("Only a draft model draws its guesses; this drafter has no temperature.")
     return drafter

@@ -1,0 +1,61 @@
+"""Questions to measure with: a built-in set, or a file in the format of Spec-Bench."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+from redline.core.errors import OptionError, unknown
+
+COPY_HEAVY = frozenset({"edit", "quote", "code"})
+"""Categories of the built-in set whose answers repeat their prompt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A conversation's user turns, and what kind of task it is."""
+
+    id: int | str
+    category: str
+    turns: tuple[str, ...]
+
+
+def read_questions(path: Path | None = None, categories: Sequence[str] = ()) -> list[Question]:
+    """The questions of a file, one JSON object a line with `question_id`, `category` and `turns`.
+
+    Args:
+        path: The file; the built-in set when left out.
+        categories: Keep only these.
+
+    Raises:
+        OptionError: The file cannot be read, or a line of it is no question.
+        UnknownName: No question has such a category.
+    """
+    source = path or files("redline.bench").joinpath("prompts.jsonl")
+    try:
+        lines = source.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise OptionError(f"Cannot read the questions in {path}: {error}.") from error
+    questions = [_question(line, f"line {i} of {path}") for i, line in enumerate(lines, 1) if line.strip()]
+    if not questions:
+        raise OptionError(f"{path} has no questions.", "Give one JSON object a line.")
+    known = {question.category for question in questions}
+    for category in categories:
+        if category not in known:
+            raise unknown("category", category, known)
+    return [question for question in questions if not categories or question.category in categories]
+
+
+def _question(line: str, where: str) -> Question:
+    try:
+        record = json.loads(line)
+        turns = tuple(record["turns"])
+        if not turns or not all(isinstance(turn, str) and turn for turn in turns):
+            raise ValueError
+        return Question(record["question_id"], str(record["category"]), turns)
+    except (ValueError, KeyError, TypeError) as error:
+        hint = 'A line is {"question_id": 1, "category": "chat", "turns": ["…"]}.'
+        raise OptionError(f"There is no question on {where}.", hint) from error

@@ -1,0 +1,52 @@
+"""The command line. Text goes to stdout, everything else to stderr; errors are a sentence and a hint."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from redline.cli import bench, demo, explain, generate, models
+from redline.core.errors import RedlineError
+
+app = typer.Typer(
+    help="Speculative decoding that is exact, never slower by measurement, and explains itself.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+app.command("demo")(demo.demo)
+app.command("generate")(generate.generate)
+app.command("bench")(bench.bench)
+app.command("explain")(explain.explain)
+app.add_typer(models.app, name="models")
+
+
+@app.callback()
+def options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+) -> None:
+    """Speculative decoding that is exact, never slower by measurement, and explains itself."""
+    global _debug
+    _debug = debug
+
+
+_debug = False
+
+
+def main() -> None:
+    """The entry point: runs the command and turns what went wrong into one sentence and an exit status."""
+    try:
+        app()
+    except RedlineError as error:
+        if _debug:
+            raise
+        print(f"error: {error.message}", file=sys.stderr)
+        if error.hint:
+            print(f"hint:  {error.hint}", file=sys.stderr)
+        sys.exit(1)
+    except BrokenPipeError:  # the reader of our output left: nothing more to say
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)

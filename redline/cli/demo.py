@@ -1,0 +1,93 @@
+"""`redline demo`: three prompts, redlined live, measured and compared with plain decoding."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from redline import models
+from redline.bench import read_questions
+from redline.bench.report import speedup
+from redline.cli import options
+from redline.cli.models import pull
+from redline.cli.render import legend, redlined
+from redline.core.metrics import fold
+from redline.core.stop import Limits
+from redline.engine import Engine, Result
+from redline.engine import generate as write
+from redline.engine.generate import follow, to_result, to_tokens
+from redline.engine.load import load
+from redline.models.cache import is_whole
+
+SHOWN = {"edit": "a code edit", "json": "a JSON list", "story": "a story"}
+
+
+def demo(
+    model: options.Model = models.DEFAULT,
+    draft: options.Draft = "ngram",
+    depth: options.Depth = 5,
+    max_tokens: Annotated[int, typer.Option("--max-tokens", min=1, help="Tokens per answer at most.")] = 160,
+) -> None:
+    """Watch guesses being kept and struck out, and see what that gains on this machine."""
+    console, notes = Console(highlight=False, soft_wrap=True), Console(stderr=True, highlight=False)
+    known = models.known().get(model)
+    if known and not is_whole(known):
+        notes.print(f"The model {model} is not here yet; getting it now ({known.size}, once).")
+        pull([model])
+    with notes.status(f"loading {model}"):
+        engine = load(model, draft, depth=depth, keep=0)
+        plain = Engine(engine.target, keep=0)
+        write(plain, "warm-up", limits=Limits(4))
+    legend(console)
+    pairs: dict[str, tuple[Result, Result]] = {}
+    for category, title in SHOWN.items():
+        prompt = read_questions(categories=[category])[0].turns[0]
+        tokens = to_tokens(engine, [{"role": "user", "content": prompt}])
+        console.rule(f"[bold]{title}")
+        console.print(prompt, style="dim", markup=False)
+        console.print()
+        fast = _show(engine, tokens, max_tokens, console)
+        with notes.status("the same by plain decoding, to compare"):
+            slow = write(plain, tokens, limits=Limits(max_tokens), seed=fast.seed)
+        pairs[title] = (slow, fast)
+    console.rule("[bold]what it gained")
+    console.print(_table(pairs))
+    share = fold(step for _, fast in pairs.values() for step in fast.steps).share
+    console.print("time: " + " · ".join(f"{part} {value:.0%}" for part, value in share.items()))
+    same = all(slow.tokens == fast.tokens for slow, fast in pairs.values())
+    console.print(
+        f"identical to plain decoding: [bold {'green' if same else 'red'}]{'yes' if same else 'no'}"
+    )
+    raise typer.Exit(0 if same else 1)
+
+
+def _show(engine: Engine, tokens: list[int], max_tokens: int, console: Console) -> Result:
+    key = engine.submit(tokens, limits=Limits(max_tokens))
+    seed, steps = engine.live[key].seed, []
+    for step in follow(engine, [key]):
+        steps.append(step)
+        console.print(redlined(step, engine.target.tokenizer), end="")
+    console.print()
+    return to_result(steps, seed)
+
+
+def _table(pairs: dict[str, tuple[Result, Result]]) -> Table:
+    table = Table()
+    table.add_column("prompt")
+    for title in ("tokens", "tokens/step", "acceptance", "plain tok/s", "tok/s", "speed-up"):
+        table.add_column(title, justify="right")
+    for title, (slow, fast) in pairs.items():
+        plain, ours = slow.metrics, fast.metrics
+        table.add_row(
+            title,
+            str(ours.tokens),
+            f"{ours.tokens_per_step:.2f}",
+            "–" if ours.acceptance is None else f"{ours.acceptance:.2f}",
+            f"{plain.tokens_per_s:.1f}",
+            f"{ours.tokens_per_s:.1f}",
+            f"{speedup(plain, ours):.2f}×",
+        )
+    return table

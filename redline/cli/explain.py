@@ -1,0 +1,58 @@
+"""`redline explain`: what the rules, drafters, paces and numbers are, read from the code itself."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from redline.core.errors import unknown
+from redline.core.metrics import DEFINITIONS
+from redline.core.pace import PACES
+from redline.core.verify import RULES
+from redline.drafters import DRAFTERS
+
+
+def topics() -> Mapping[str, Mapping[str, str]]:
+    """Everything that can be explained: a text for each name of each topic."""
+    return {
+        "rules": {name: f"{rule.summary}\n{_about(type(rule))}" for name, rule in RULES.items()},
+        "drafters": {name: _about(drafter) for name, drafter in DRAFTERS.items()},
+        "paces": {name: _about(pace) for name, pace in PACES.items()},
+        "metrics": dict(DEFINITIONS),
+    }
+
+
+def explain(
+    topic: Annotated[
+        str | None, typer.Argument(help="rules, drafters, paces, metrics, or one name of theirs.")
+    ] = None,
+) -> None:
+    """Say in a few lines what a rule, a drafter, a pace or a number is."""
+    known = topics()
+    every = {name: text for texts in known.values() for name, text in texts.items()}
+    if topic is None:
+        chosen = known
+    elif topic in known:
+        chosen = {topic: known[topic]}
+    elif topic in every:
+        chosen = {"": {topic: every[topic]}}
+    else:
+        raise unknown("topic", topic, [*known, *every])
+    console = Console(highlight=False)
+    for title, texts in chosen.items():
+        if title:
+            console.print(title, style="bold underline")
+        for name, text in texts.items():
+            console.print(f"[bold]{name}[/]", markup=True)
+            console.print(text, markup=False)
+        console.print()
+
+
+def _about(thing: object) -> str:
+    """The prose of a docstring, without its sections of arguments and errors."""
+    text = inspect.getdoc(thing) or ""
+    return text.split("\nArgs:")[0].split("\nRaises:")[0].split("\nAttributes:")[0].strip()

@@ -1,0 +1,183 @@
+"""`redline generate`: one text from one prompt."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from redline import models
+from redline.cli import options
+from redline.cli.render import legend, redlined
+from redline.core.errors import OptionError
+from redline.core.sampling import Sampling
+from redline.core.stop import Limits
+from redline.engine import Engine, Result, trace
+from redline.engine import generate as write
+from redline.engine.generate import follow, to_result, to_tokens
+from redline.engine.load import load
+
+
+def generate(
+    prompt: Annotated[str, typer.Argument(help="The prompt, or - to read it from stdin.")],
+    model: options.Model = models.DEFAULT,
+    draft: options.Draft = "ngram",
+    rule: options.Rule = "matching",
+    pace: options.Pace = "fixed",
+    depth: options.Depth = 5,
+    max_tokens: Annotated[int, typer.Option("--max-tokens", help="Tokens to write at most.")] = 256,
+    temperature: options.Temperature = 0.0,
+    top_k: options.TopK = 0,
+    top_p: options.TopP = 1.0,
+    min_p: options.MinP = 0.0,
+    repetition_penalty: Annotated[float, typer.Option(help="Divides logits of tokens seen before.")] = 1.0,
+    presence_penalty: Annotated[float, typer.Option(help="Lowers logits of tokens written before.")] = 0.0,
+    frequency_penalty: Annotated[float, typer.Option(help="Lowers them by how often they were.")] = 0.0,
+    penalty_window: Annotated[int, typer.Option(help="Penalties look back so many tokens; 0: all.")] = 0,
+    seed: options.Seed = None,
+    stop: Annotated[list[str] | None, typer.Option("--stop", help="Text to end at; may be repeated.")] = None,
+    draft_temperature: options.DraftTemperature = None,
+    chat: options.Chat = True,
+    check: Annotated[bool, typer.Option("--check", help="Also decode plainly and compare.")] = False,
+    marks: Annotated[
+        bool, typer.Option("--marks", help="Show guesses, corrections and bonus in colour.")
+    ] = False,
+    trace_file: Annotated[
+        Path | None, typer.Option("--trace", help="Write every step's record here.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")] = False,
+    device: options.Device = None,
+    dtype: options.Dtype = None,
+    threads: options.Threads = None,
+) -> None:
+    """Write on from a prompt; what comes out is what the model alone would have written."""
+    text = read_prompt(prompt)
+    if max_tokens < 1:
+        raise OptionError(
+            f"--max-tokens is {max_tokens}, so there is nothing to write.", "Ask for at least 1."
+        )
+    sampling = Sampling(
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        min_p=min_p,
+        repetition_penalty=repetition_penalty,
+        presence_penalty=presence_penalty,
+        frequency_penalty=frequency_penalty,
+        penalty_window=penalty_window,
+    )
+    engine = load(
+        model,
+        draft,
+        rule=rule,
+        pace=pace,
+        depth=depth,
+        draft_sampling=None
+        if draft_temperature is None
+        else replace(sampling, temperature=draft_temperature),
+        device=device,
+        dtype=dtype,
+        threads=threads,
+    )
+    notes = Console(stderr=True, highlight=False)
+    if not engine.rule.exact:
+        notes.print(f"[bold red]The rule {rule} is lossy: this is not the law of the model's own text.[/]")
+    tokens = to_tokens(engine, [{"role": "user", "content": text}] if chat else text)
+    limits = Limits(max_tokens, tuple(stop or ()))
+    result = _write(engine, tokens, sampling, limits, seed, show=not as_json, marks=marks)
+    about = {
+        "model": engine.target.name,
+        "draft": engine.drafter.name if engine.drafter else "none",
+        "rule": rule,
+        "exact": engine.rule.exact,
+        "pace": pace,
+        "depth": depth,
+        "max_tokens": max_tokens,
+        "stop": list(limits.stop),
+        "chat": chat,
+        "draft_temperature": draft_temperature,
+        "prompt_tokens": len(tokens),
+        **asdict(sampling),
+    }
+    if trace_file:
+        trace.write(trace_file, result.steps, {**about, "seed": result.seed, "prompt": tokens})
+    same = _same_as_plain(engine, tokens, sampling, limits, result) if check else None
+    if as_json:
+        typer.echo(json.dumps(_document(result, about, same), ensure_ascii=False))
+    else:
+        notes.print(summary(result), style="dim")
+    if same is not None:
+        notes.print(f"identical to plain decoding: {'yes' if same else 'no'}")
+        raise typer.Exit(0 if same else 1)
+
+
+def read_prompt(prompt: str) -> str:
+    """The prompt itself, or stdin's text for "-"."""
+    try:
+        text = sys.stdin.buffer.read().decode() if prompt == "-" else prompt
+    except UnicodeDecodeError as error:
+        raise OptionError(f"The prompt on stdin is not UTF-8: {error.reason}.") from error
+    if not text:
+        raise OptionError("The prompt is empty.", "Give a text to go on from, or - to read it from stdin.")
+    return text
+
+
+def summary(result: Result) -> str:
+    """A run in one line."""
+    m = result.metrics
+    acceptance = "nothing was guessed" if m.acceptance is None else f"acceptance {m.acceptance:.2f}"
+    return (
+        f"{m.tokens} tokens in {m.steps} steps · {m.tokens_per_step:.2f} tokens a step · {acceptance} · "
+        f"{m.tokens_per_s:.1f} tokens/s · ended by {result.finish} · seed {result.seed}"
+    )
+
+
+def _write(
+    engine: Engine,
+    tokens: list[int],
+    sampling: Sampling,
+    limits: Limits,
+    seed: int | None,
+    show: bool,
+    marks: bool,
+) -> Result:
+    """Run one text and show it as it comes."""
+    console = Console(highlight=False, soft_wrap=True)
+    if show and marks:
+        legend(console)
+    key = engine.submit(tokens, sampling, limits, seed)
+    seed, steps = engine.live[key].seed, []
+    for step in follow(engine, [key]):
+        steps.append(step)
+        if show and marks:
+            console.print(redlined(step, engine.target.tokenizer), end="")
+        elif show:
+            sys.stdout.write("".join(step.texts))
+            sys.stdout.flush()
+    if show:
+        print(flush=True)
+    return to_result(steps, seed)
+
+
+def _same_as_plain(
+    engine: Engine, tokens: list[int], sampling: Sampling, limits: Limits, result: Result
+) -> bool:
+    """Whether plain decoding writes the same tokens, found out by doing it."""
+    return write(Engine(engine.target), tokens, sampling, limits, result.seed).tokens == result.tokens
+
+
+def _document(result: Result, about: dict[str, Any], same: bool | None) -> dict[str, Any]:
+    document = {
+        "text": result.text,
+        "tokens": result.tokens,
+        "finish": result.finish,
+        "seed": result.seed,
+        "metrics": result.metrics.to_json(),
+        "settings": about,
+    }
+    return document if same is None else {**document, "identical_to_plain": same}
