@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Mapping
 from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
 
 from redline.core.errors import unknown
 from redline.core.metrics import DEFINITIONS
@@ -47,12 +50,12 @@ def explain(
         if title:
             console.print(title, style="bold underline")
         for name, text in texts.items():
-            console.print(f"[bold]{name}[/]", markup=True)
-            console.print(text, markup=False)
+            console.print(f"[bold]{name}[/]")
+            console.print(Padding(Text(text), (0, 0, 0, 2)))
         console.print()
 
 
 def _about(thing: object) -> str:
-    """The prose of a docstring, without its sections of arguments and errors."""
-    text = inspect.getdoc(thing) or ""
-    return text.split("\nArgs:")[0].split("\nRaises:")[0].split("\nAttributes:")[0].strip()
+    """The prose of a docstring, a line a paragraph, without its sections of arguments and errors."""
+    prose = re.split(r"\n(?:Args|Attributes|Raises|Returns):\n", inspect.getdoc(thing) or "")[0]
+    return "\n".join(" ".join(paragraph.split()) for paragraph in prose.strip().split("\n\n"))

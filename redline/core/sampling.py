@@ -65,7 +65,7 @@ class Sampling:
             ("bias", all(i >= 0 and v < np.inf for i, v in self.bias.items()), "token ids to numbers"),
         ):
             if not fits:
-                raise OptionError(f"{name} is {getattr(self, name)!r}; it must be {range_}.")
+                raise OptionError(f"{name} is {getattr(self, name)!r}.", f"It must be {range_}.")
 
     @property
     def reads_history(self) -> bool:

@@ -30,7 +30,7 @@ class Limits:
 
     def __post_init__(self) -> None:
         if self.max_tokens is not None and self.max_tokens < 0:
-            raise OptionError(f"max_tokens is {self.max_tokens}; it must be 0 or more.")
+            raise OptionError(f"max_tokens is {self.max_tokens}.", "It must be 0 or more.")
 
 
 class Ending:

@@ -59,7 +59,9 @@ class Ngram:
 
     def __init__(self, shortest: int = 2, longest: int = 5) -> None:
         if not 1 <= shortest <= longest:
-            raise OptionError(f"ngram needs 1 <= shortest <= longest, not {shortest} and {longest}.")
+            raise OptionError(
+                f"ngram cannot match from {shortest} to {longest} tokens.", "1 <= shortest <= longest."
+            )
         self._shortest, self._longest = shortest, longest
         self._indexes: dict[int, Index] = {}
 

@@ -10,6 +10,8 @@ from redline.core.sampling import Sampling
 from redline.core.topology import depths
 from redline.core.types import Draft
 
+BUG = "This is a fault of the drafter; inheriting redline.testing.DrafterContract finds such faults."
+
 
 def check_engine(target: Backend, drafter: Drafter | None) -> None:
     """Refuse to speculate on a target that cannot forget."""
@@ -40,9 +42,11 @@ def check_text(target: Backend, rule: Rule, prompt: Sequence[int], sampling: Sam
 def check_draft(drafter: Drafter, draft: Draft, scene: Scene, rule: Rule, target: Backend) -> None:
     """Refuse a draft that breaks its budget, or that rule or target cannot take."""
     if len(draft) > scene.budget.nodes or max(depths(draft.parents), default=0) > scene.budget.depth:
-        raise OptionError(f"The drafter {drafter.name} guessed more than its budget {scene.budget}.")
+        raise OptionError(f"The drafter {drafter.name} guessed more than its budget {scene.budget}.", BUG)
     if any(not 0 <= token < target.traits.vocab_size for token in draft.tokens):
-        raise OptionError(f"The drafter {drafter.name} guessed a token that {target.name} does not have.")
+        raise OptionError(
+            f"The drafter {drafter.name} guessed a token that {target.name} does not have.", BUG
+        )
     if not draft.is_chain and not (rule.trees and target.traits.trees):
         who = target.name if rule.trees else f"the rule {rule.name}"
         raise OptionError(

@@ -49,7 +49,7 @@ def load(
         RedlineError: A name, file or option is not good; says which and what to do.
     """
     if depth < 0:
-        raise OptionError(f"depth is {depth}; it must be 0 or more.")
+        raise OptionError(f"depth is {depth}.", "It must be 0 or more; 0 decodes plainly.")
     judge, make_pace = find_rule(rule), partial(find_pace(pace), depth)
     open_model = partial(backends.open, device=device, dtype=dtype, threads=threads)
     target = open_model(models.find(model)) if isinstance(model, str | Path) else model
@@ -70,5 +70,8 @@ def _drafter(
     else:
         return ModelDrafter(open_model(models.find(draft)), target, sampling)
     if sampling is not None:
-        raise OptionError("Only a draft model draws its guesses; this drafter has no temperature.")
+        raise OptionError(
+            f"The drafter {drafter.name if drafter else 'none'} draws nothing, so it has no temperature.",
+            "Leave the draft temperature out, or draft with a model.",
+        )
     return drafter

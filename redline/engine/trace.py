@@ -36,7 +36,9 @@ def write(path: Path, steps: Iterable[Step], about: Mapping[str, Any]) -> None:
     except OSError as error:
         with suppress(OSError):
             partial.unlink()
-        raise RedlineError(f"Cannot write the trace {path}: {error.strerror}.") from error
+        raise RedlineError(
+            f"Cannot write the trace {path}: {error.strerror}.", "Name another file."
+        ) from error
 
 
 def read(path: Path) -> tuple[dict[str, Any], list[Step]]:
@@ -52,7 +54,9 @@ def read(path: Path) -> tuple[dict[str, Any], list[Step]]:
         # Not splitlines: that also splits at separators that may stand inside a text.
         lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise RedlineError(f"Cannot read the trace {path}: {error}.") from error
+        raise RedlineError(
+            f"Cannot read the trace {path}: {error}.", "Name a file that redline wrote."
+        ) from error
     steps: list[Step] = []
     whole = 0
     try:

@@ -1,0 +1,143 @@
+"""`redline generate` over toy models."""
+
+import pytest
+
+from redline.engine import trace
+
+PROMPT = "abcabcabc"
+
+
+def test_the_last_line_is_one_document(redline):
+    ran = redline("generate", "--json", "--max-tokens", "20", PROMPT)
+    assert ran.status == 0
+    document = ran.document
+    assert set(document) == {"text", "tokens", "finish", "seed", "metrics", "settings"}
+    assert {
+        "tokens",
+        "steps",
+        "tokens_per_step",
+        "acceptance",
+        "acceptance_at",
+        "tokens_per_s",
+        "share",
+    } <= set(document["metrics"])
+    assert len(document["tokens"]) == document["metrics"]["tokens"] == 20
+    assert (document["finish"], document["settings"]["max_tokens"]) == ("length", 20)
+
+
+@pytest.mark.parametrize("sampling", [(), ("--temperature", "0.8", "--seed", "7", "--top-p", "0.9")])
+@pytest.mark.parametrize("draft", ["ngram", "another-model"])
+def test_any_draft_writes_what_none_writes(redline, draft, sampling):
+    ran = [redline("generate", "--json", "--draft", name, *sampling, PROMPT) for name in (draft, "none")]
+    assert ran[0].document["tokens"] == ran[1].document["tokens"]
+    assert ran[0].document["metrics"]["proposed"] > 0
+    assert ran[1].document["metrics"]["acceptance"] is None
+
+
+def test_a_reported_seed_repeats_the_run(redline):
+    first = redline("generate", "--json", "--temperature", "1", PROMPT).document
+    again = redline("generate", "--json", "--temperature", "1", "--seed", str(first["seed"]), PROMPT).document
+    other = redline("generate", "--json", "--temperature", "1", PROMPT).document
+    assert first["tokens"] == again["tokens"] != other["tokens"]
+
+
+def test_text_goes_to_stdout_and_the_rest_to_stderr(redline):
+    ran = redline("generate", "--max-tokens", "9", PROMPT)
+    assert ran.out == redline("generate", "--json", "--max-tokens", "9", PROMPT).document["text"] + "\n"
+    assert "9 tokens in" in ran.err
+    assert "seed" in ran.err
+
+
+def test_marks_show_the_same_text_and_what_was_struck_out(redline):
+    plain = redline("generate", "--marks", "--draft", "none", "--max-tokens", "30", PROMPT).out
+    marked = redline("generate", "--marks", "--draft", "another-model", "--max-tokens", "30", PROMPT).out
+    assert plain.startswith("kept guess  refused guess  correction  bonus  plain\n")
+    assert len(marked) > len(plain)
+
+
+def test_check_decodes_plainly_too(redline):
+    ran = redline("generate", "--check", PROMPT)
+    assert (ran.status, "identical to plain decoding: yes" in ran.err) == (0, True)
+    assert redline("generate", "--check", "--json", PROMPT).document["identical_to_plain"] is True
+
+
+def test_check_fails_where_the_text_differs(redline):
+    args = ("--rule", "typical", "--draft", "another-model", "--temperature", "1.5", "--seed", "1", "--check")
+    ran = redline("generate", *args, PROMPT)
+    assert (ran.status, "identical to plain decoding: no" in ran.err) == (1, True)
+    assert "lossy" in ran.err
+
+
+def test_stdin_chat_and_raw(redline):
+    typed = redline("generate", "--json", PROMPT).document
+    piped = redline("generate", "--json", "-", stdin=PROMPT.encode()).document
+    raw = redline("generate", "--json", "--raw", PROMPT).document
+    assert piped["tokens"] == typed["tokens"] != raw["tokens"]
+    assert typed["settings"]["prompt_tokens"] == raw["settings"]["prompt_tokens"] + 1
+
+
+def test_stop_strings_end_the_text(redline):
+    text = redline("generate", "--json", PROMPT).document["text"]
+    stopped = redline("generate", "--json", "--stop", text[10:12], "--stop", "ZZ", PROMPT).document
+    assert (stopped["text"], stopped["finish"]) == (text[: text.index(text[10:12])], "stop")
+
+
+def test_a_trace_can_be_read_back(redline, tmp_path):
+    file = tmp_path / "trace.jsonl"
+    document = redline("generate", "--json", "--trace", str(file), PROMPT).document
+    about, steps = trace.read(file)
+    assert [token for step in steps for token in step.emitted] == document["tokens"]
+    assert (about["seed"], about["draft"]) == (document["seed"], "ngram")
+
+
+def test_every_option_arrives(redline):
+    args = {
+        "--rule": "block", "--pace": "confidence", "--depth": "3", "--max-tokens": "7",
+        "--temperature": "0.5", "--top-k": "9", "--top-p": "0.8", "--min-p": "0.01", "--repetition-penalty": "1.1",
+        "--presence-penalty": "0.2", "--frequency-penalty": "0.3", "--penalty-window": "64",
+        "--draft-temperature": "0.7", "--stop": "Q",
+    }  # fmt: skip
+    flat = [word for pair in args.items() for word in pair]
+    ran = redline("generate", "--json", "--draft", "another-model", *flat, PROMPT)
+    settings = ran.document["settings"]
+    for option, value in args.items():
+        name = option[2:].replace("-", "_")
+        assert str(settings[name]) == (value if name != "stop" else "['Q']"), name
+    assert len(ran.document["metrics"]["acceptance_at"]) <= 3
+
+
+@pytest.mark.parametrize(
+    ("args", "error", "hint"),
+    [
+        (("",), "The prompt is empty.", "Give a text"),
+        (("--max-tokens", "0", "x"), "--max-tokens is 0", "at least 1"),
+        (("--rule", "blok", "x"), "no rule named 'blok'", "block"),
+        (("--pace", "fixd", "x"), "no pace named 'fixd'", "fixed"),
+        (("--depth", "-1", "x"), "depth is -1", "0 or more"),
+        (("--temperature", "-1", "x"), "temperature is -1.0", "0 or more"),
+        (("--top-p", "0", "x"), "top_p is 0.0", "above 0"),
+        (("--rule", "greedy", "--temperature", "1", "x"), "cannot honour temperature", "matching"),
+        (("--draft-temperature", "1", "x"), "no temperature", "draft with a model"),
+        (("--stop", "", "x"), "stop string is empty", "Leave it out"),
+        (("a" * 600,), "600 for 600", "Shorten"),
+        (("--trace", "/nowhere/t.jsonl", "x"), "Cannot write the trace", "another file"),
+    ],
+)
+def test_mistakes_are_a_sentence_and_a_hint(redline, args, error, hint):
+    ran = redline("generate", *args)
+    assert ran.status == 1
+    said = dict(line.split(": ", 1) for line in ran.err.splitlines())
+    assert set(said) == {"error", "hint"}
+    assert error in said["error"]
+    assert hint in said["hint"]
+
+
+def test_an_unknown_option_is_refused(redline):
+    ran = redline("generate", "--dept", "3", "x")
+    assert ran.status == 2
+    assert "--dept" in ran.err
+
+
+def test_a_prompt_that_is_no_text(redline):
+    ran = redline("generate", "-", stdin=b"\xff\xfe")
+    assert (ran.status, "not UTF-8" in ran.err) == (1, True)
