@@ -61,6 +61,8 @@ def generate(
         raise OptionError(
             f"--max-tokens is {max_tokens}, so there is nothing to write.", "Ask for at least 1."
         )
+    if trace_file and not trace_file.parent.is_dir():
+        raise OptionError(f"The folder {trace_file.parent} does not exist.", "Name another file for --trace.")
     sampling = Sampling(
         temperature=temperature,
         top_k=top_k,
@@ -104,13 +106,13 @@ def generate(
         "prompt_tokens": len(tokens),
         **asdict(sampling),
     }
-    if trace_file:
-        trace.write(trace_file, result.steps, {**about, "seed": result.seed, "prompt": tokens})
     same = _same_as_plain(engine, tokens, sampling, limits, result) if check else None
     if as_json:
         typer.echo(json.dumps(_document(result, about, same), ensure_ascii=False))
     else:
         notes.print(summary(result), style="dim")
+    if trace_file:
+        trace.write(trace_file, result.steps, {**about, "seed": result.seed, "prompt": tokens})
     if same is not None:
         notes.print(f"identical to plain decoding: {'yes' if same else 'no'}")
         raise typer.Exit(0 if same else 1)

@@ -93,7 +93,8 @@ def test_a_trace_can_be_read_back(redline, tmp_path):
 def test_every_option_arrives(redline):
     args = {
         "--rule": "block", "--pace": "confidence", "--depth": "3", "--max-tokens": "7",
-        "--temperature": "0.5", "--top-k": "9", "--top-p": "0.8", "--min-p": "0.01", "--repetition-penalty": "1.1",
+        "--temperature": "0.5", "--top-k": "9", "--top-p": "0.8", "--min-p": "0.01",
+        "--repetition-penalty": "1.1",
         "--presence-penalty": "0.2", "--frequency-penalty": "0.3", "--penalty-window": "64",
         "--draft-temperature": "0.7", "--stop": "Q",
     }  # fmt: skip
@@ -119,8 +120,8 @@ def test_every_option_arrives(redline):
         (("--rule", "greedy", "--temperature", "1", "x"), "cannot honour temperature", "matching"),
         (("--draft-temperature", "1", "x"), "no temperature", "draft with a model"),
         (("--stop", "", "x"), "stop string is empty", "Leave it out"),
-        (("a" * 600,), "600 for 600", "Shorten"),
-        (("--trace", "/nowhere/t.jsonl", "x"), "Cannot write the trace", "another file"),
+        (("a" * 600,), "601 tokens", "Shorten"),
+        (("--trace", "/nowhere/t.jsonl", "x"), "/nowhere does not exist", "--trace"),
     ],
 )
 def test_mistakes_are_a_sentence_and_a_hint(redline, args, error, hint):
@@ -141,3 +142,10 @@ def test_an_unknown_option_is_refused(redline):
 def test_a_prompt_that_is_no_text(redline):
     ran = redline("generate", "-", stdin=b"\xff\xfe")
     assert (ran.status, "not UTF-8" in ran.err) == (1, True)
+
+
+def test_a_trace_that_cannot_be_written_loses_no_text(redline, tmp_path):
+    (tmp_path / "taken").mkdir()
+    ran = redline("generate", "--json", "--trace", str(tmp_path / "taken"), PROMPT)
+    assert (ran.status, "Cannot write the trace" in ran.err) == (1, True)
+    assert ran.document["tokens"]
