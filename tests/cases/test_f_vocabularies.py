@@ -1,0 +1,101 @@
+"""Token ids of target and drafter mean the same text, or the reason why not is named."""
+
+import pytest
+from setups import tiny, write
+
+from redline.core.errors import VocabularyError
+from redline.core.sampling import Sampling
+from redline.drafters import ModelDrafter
+from redline.testing import ToyBackend, ToyTokenizer
+
+
+class Special(ToyTokenizer):
+    """Letters, with control tokens that have names and no text."""
+
+    def __init__(self, size, specials, ends=()):
+        super().__init__([b"" if i in specials else chr(97 + i).encode() for i in range(size)], ends)
+        self._specials = specials
+
+    def label(self, token):
+        return self._specials.get(token) or super().label(token)
+
+
+def padded(width, seed, favourite=None):
+    """A head wider than its vocabulary of 18 letters; with a weakness for one of its ids."""
+    backend = ToyBackend(width, seed=seed, tokenizer=ToyTokenizer.letters(18))
+    hashed = backend._logits
+
+    def row(state):
+        logits = hashed(state)
+        if favourite is not None:
+            logits[favourite] += 3.0
+        return logits
+
+    backend._logits = row
+    return backend
+
+
+HOT = Sampling(temperature=1.0, bias={2: 0.5})
+
+
+@pytest.mark.parametrize("sampling", [Sampling(), HOT], ids=["greedy", "sampled"])
+@pytest.mark.parametrize(("target_width", "draft_width"), [(28, 20), (20, 28), (28, 28), (18, 28)])
+def test_28_heads_padded_to_different_widths_work(target_width, draft_width, sampling):
+    """Refusals and shape errors although the tokenizers are identical (151936 and 152064 rows).
+
+    vllm #7252, #5203, #10913, PR #13849; transformers #45307; TensorRT-LLM #2789; Qwen3 #292
+    """
+    for favourite in (None, target_width - 1):  # also where the target likes an id nobody else has
+        plain = write(padded(target_width, 1, favourite), [1, 2], sampling=sampling).tokens
+        for seed in (1, 2):
+            target, backend = padded(target_width, 1, favourite), padded(draft_width, seed, draft_width - 1)
+            result = write(target, [1, 2], ModelDrafter(backend, target), sampling=sampling)
+            assert result.tokens == plain
+            assert result.metrics.proposed
+            assert all(token < target_width for step in result.steps for token in step.proposed)
+
+
+def test_28_an_id_the_draft_model_lacks_ends_the_drafting_and_not_the_text():
+    """An index out of range in the draft model's embedding. vllm #7252"""
+    backend = padded(20, 1)
+    plain = write(padded(28, 1), [1, 27, 2]).tokens
+    target = padded(28, 1)
+    result = write(target, [1, 27, 2], ModelDrafter(backend, target))
+    assert result.tokens == plain
+    assert (result.metrics.proposed, backend.passes) == (0, [])
+
+
+@pytest.mark.parametrize("rule", ["rejection", "tree", "block"])
+def test_28_a_bias_on_an_id_the_draft_model_lacks_is_no_error(rule):
+    """The draft model's rows are narrower than the options of the request. vllm #10913"""
+    sampling = Sampling(temperature=1.0, bias={27: 1.0, 3: 1.0})
+    target = padded(28, 1)
+    result = write(target, [1, 2], ModelDrafter(padded(20, 2), target), rule=rule, sampling=sampling)
+    assert len(result.tokens) == 24
+
+
+def test_30_a_permuted_vocabulary_is_refused_by_its_first_difference():
+    """Unrelated tokenizers of one size: silent acceptance of zero. llama.cpp PR #3812; transformers #30728"""
+    swapped = [chr(97 + i).encode() for i in (0, 1, 2, 4, 3, 5, 6, 7, 8, 9, 10, 11)]
+    with pytest.raises(VocabularyError, match="token 3 is 'd' and 'e'") as error:
+        ModelDrafter(tiny(tokenizer=ToyTokenizer(swapped)), tiny())
+    assert error.value.hint
+
+
+def test_30_specials_that_differ_are_named():
+    """A check too strict on special tokens, and silent about which. llama.cpp PR #22358; koboldcpp #2325"""
+    target = tiny(tokenizer=Special(12, {10: "<s>", 11: "</s>"}, ends=[11]))
+    with pytest.raises(VocabularyError, match="token 11 is '</s>' and '<pad>'"):
+        ModelDrafter(tiny(tokenizer=Special(12, {10: "<s>", 11: "<pad>"})), target)
+    ModelDrafter(
+        tiny(tokenizer=Special(12, {10: "<s>", 11: "</s>"})), target
+    )  # what ends an answer may differ
+
+
+def test_30_specials_that_only_one_of_them_has_are_fine():
+    """Added special tokens behind a common vocabulary. llama.cpp PR #22358"""
+    fewer = ToyTokenizer.letters(11)
+    for ours, theirs in ((fewer, None), (None, fewer)):
+        target = tiny(tokenizer=theirs)
+        plain = write(tiny(tokenizer=theirs), [1]).tokens
+        assert write(target, [1], ModelDrafter(tiny(tokenizer=ours), target)).tokens == plain
