@@ -45,8 +45,11 @@ class Dist:
         if not (np.isfinite(total) and total > 0 and weights.min() >= 0):
             raise ValueError("weights must be finite, non-negative and not all zero")
         probs = weights / total
-        keep = np.flatnonzero(probs)  # after the division, which may round to zero
-        return cls(keep if ids is None else ids[keep], probs[keep])
+        ids = np.arange(len(probs)) if ids is None else ids
+        if probs.min() > 0:  # after the division, which may round to zero
+            return cls(ids, probs)
+        keep = np.flatnonzero(probs)
+        return cls(ids[keep], probs[keep])
 
     @property
     def top(self) -> int:

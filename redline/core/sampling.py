@@ -102,8 +102,10 @@ def distribution(
     if settings.temperature == 0:
         return Dist.point(top)
     ids = _top_k(logits, settings.top_k)
-    scaled = (logits[ids].astype(np.float64) - float(logits[top])) / settings.temperature
-    dist = Dist.of(np.exp(scaled), ids)
+    weights = logits[ids].astype(np.float64)  # in place from here: a large vocabulary is megabytes a copy
+    weights -= float(logits[top])
+    weights /= settings.temperature
+    dist = Dist.of(np.exp(weights, out=weights), ids)
     if settings.top_p < 1:
         dist = _top_p(dist, settings.top_p)
     if settings.min_p > 0:
@@ -151,10 +153,12 @@ def _top_k(logits: FloatArray, k: int) -> IntArray:
 
 def _top_p(dist: Dist, top_p: float) -> Dist:
     """The nucleus (Holtzman et al., arXiv 1904.09751); on a tie at its edge the lowest ids."""
-    # Tokens below (1 - top_p) / n weigh less than 1 - top_p together, so none is in the nucleus and
-    # the sort that follows sees a few hundred tokens instead of the vocabulary.
-    near = np.flatnonzero(dist.probs >= (1 - top_p) / len(dist.ids))
-    order = near[np.argsort(-dist.probs[near], kind="stable")]
-    size = int(np.cumsum(dist.probs[order]).searchsorted(top_p, side="left")) + 1
-    keep = np.sort(order[:size])
+    for size in (1024, len(dist.ids)):  # nearly every nucleus is small: sort the whole vocabulary only if not
+        edge = np.partition(dist.probs, -size)[-size] if size < len(dist.ids) else 0.0
+        near = np.flatnonzero(dist.probs >= edge)
+        order = near[np.argsort(-dist.probs[near], kind="stable")]
+        mass = np.cumsum(dist.probs[order])
+        if mass[-1] >= top_p:
+            break
+    keep = np.sort(order[: int(mass.searchsorted(top_p, side="left")) + 1])
     return Dist.of(dist.probs[keep], dist.ids[keep])
