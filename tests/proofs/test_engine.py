@@ -1,0 +1,232 @@
+"""The whole engine, over several steps: the law of the emitted tokens is that of plain decoding.
+
+Plain decoding is written here a second time, in a dozen lines without cache, drafts or steps.
+"""
+
+from collections import defaultdict
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from proof import CAUGHT, EXACT, WAYS, Coupled, distance, table, tree
+
+from redline.backends.toy import ToyCache
+from redline.core.dist import Dist
+from redline.core.pace import Fixed
+from redline.core.ports import Chunk
+from redline.core.sampling import Sampling, distribution
+from redline.core.stop import Ending, Limits
+from redline.core.types import Draft, History
+from redline.core.verify import RULES, Block, Greedy, Matching, Rejection, Tree
+from redline.engine import Engine, generate
+from redline.engine import live as live_module
+from redline.testing import ToyBackend, ToyTokenizer, outcomes
+
+PROMPT = [0, 2]
+PAIR = (-1, -1, 0)
+
+
+def within(draft, budget):
+    """A draft without what a budget has no room for, whatever was drawn."""
+    n, cut = budget.nodes, draft.cut(budget.depth)
+    return Draft(cut.tokens[:n], cut.parents[:n], cut.dists[:n], cut.source)
+
+
+class Sampler:
+    """Guesses in a shape, drawn from a table of its own."""
+
+    name = "sampler"
+
+    def __init__(self, parents, way, words=3):
+        self.draw = tree(parents, way)
+        self.q = table(
+            lambda rng: Dist.of(rng.dirichlet(np.ones(words)), np.sort(rng.permutation(3)[:words])), 99
+        )
+
+    def propose(self, scenes):
+        drafts = []
+        for scene in scenes:
+            draft = self.draw(
+                lambda prefix, past=tuple(scene.history.tokens): self.q(past + prefix), scene.chance
+            )
+            drafts.append(within(draft, scene.budget))
+        return drafts
+
+    def start(self, key, tokens): ...
+    def observe(self, key, emitted, verdict): ...
+    def stop(self, key): ...
+    def close(self): ...
+
+
+def target(**options):
+    return ToyBackend(3, seed=5, spread=3.0, tokenizer=ToyTokenizer.letters(3, ends=[2]), **options)
+
+
+def emitted(drafter, rule, sampling, limits, depth):
+    """The law of (tokens, reason) that the engine writes."""
+
+    def run(noise):
+        shared = Coupled(noise)
+        pace = lambda: Fixed(depth, nodes=8)  # noqa: E731
+        engine = Engine(target(), drafter, rule=rule, pace=pace, noise=lambda seed: shared)
+        result = generate(engine, PROMPT, sampling, limits, seed=0)
+        return result.tokens, result.finish
+
+    return outcomes(run)
+
+
+def plain(sampling, limits):
+    """The same law from the definition."""
+    backend, law = target(), defaultdict(float)
+    ends = backend.tokenizer.ends if limits.stop_tokens is None else limits.stop_tokens
+
+    def go_on(text, weight):
+        written = "".join(backend.tokenizer.label(token) for token in text)
+        if (text and text[-1] in ends) or any(stop in written for stop in limits.stop):
+            law[text, "stop"] += weight
+        elif len(text) == limits.max_tokens:
+            law[text, "length"] += weight
+        else:
+            logits = backend.extend([Chunk(backend.open(), [*PROMPT, *text], "last")])[0][0]
+            row = distribution(logits, sampling, History([*PROMPT, *text], len(PROMPT)))
+            for token, p in zip(row.ids.tolist(), row.probs.tolist(), strict=True):
+                go_on((*text, token), weight * p)
+
+    go_on((), 1.0)
+    return law
+
+
+def engine_error(parents, way, rule, sampling, limits, words=3):
+    drafter = Sampler(parents, way, words)
+    return distance(emitted(drafter, rule, sampling, limits, drafter.draw.depth), plain(sampling, limits))
+
+
+WARM = Sampling(temperature=1.0)
+NO_END = frozenset()
+SETTINGS = {
+    "nothing on": WARM,
+    "filters": Sampling(temperature=0.7, top_k=2, top_p=0.9, min_p=0.05),
+    "repetition": Sampling(temperature=1, repetition_penalty=1.8),
+    "presence": Sampling(temperature=1, presence_penalty=1.5),
+    "frequency": Sampling(temperature=1, frequency_penalty=0.9),
+    "all penalties in a window": Sampling(
+        temperature=0.8,
+        repetition_penalty=1.3,
+        presence_penalty=0.5,
+        frequency_penalty=0.7,
+        penalty_window=2,
+    ),
+    "bias": Sampling(temperature=1, bias={0: 1.5, 1: -1.0}),
+    "a banned token": Sampling(temperature=1, bias={1: -np.inf}, top_p=0.95),
+}
+LIMITS = {
+    "a limit": Limits(max_tokens=3, stop_tokens=NO_END),
+    "the model's own end": Limits(max_tokens=3),
+    "two ends": Limits(max_tokens=3, stop_tokens=frozenset({0, 2})),
+    "a stop string over tokens": Limits(max_tokens=3, stop=("ab", "ba"), stop_tokens=NO_END),
+}
+EXACT_RULES = [Matching(), Rejection(), Block(), Tree()]
+
+
+def rules(those):
+    return pytest.mark.parametrize("rule", those, ids=lambda rule: rule.name)
+
+
+def test_these_are_all_exact_rules():
+    assert {rule.name for rule in EXACT_RULES} | {"greedy"} == {
+        rule.name for rule in RULES.values() if rule.exact
+    }
+
+
+@rules(EXACT_RULES)
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_sampling_settings(rule, settings):
+    assert engine_error((-1, 0), "with replacement", rule, SETTINGS[settings], LIMITS["a limit"]) < EXACT
+
+
+@rules(EXACT_RULES)
+@pytest.mark.parametrize("limits", LIMITS)
+def test_endings(rule, limits):
+    assert engine_error((-1, 0), "with replacement", rule, WARM, LIMITS[limits]) < EXACT
+
+
+@rules(EXACT_RULES)
+@pytest.mark.parametrize("depth", [0, 1, 2, 3])
+def test_longer_texts_of_two_words(rule, depth):
+    limits, two = Limits(max_tokens=4, stop_tokens=NO_END), Sampling(temperature=1, top_k=2)
+    parents = range(-1, depth - 1)
+    assert engine_error(parents, "with replacement", rule, two, limits, words=2) < EXACT
+
+
+@rules([rule for rule in EXACT_RULES if rule.trees])
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("settings", ["filters", "all penalties in a window"])
+def test_trees(rule, way, settings):
+    limits, two = Limits(max_tokens=4), replace(SETTINGS[settings], top_k=2)
+    for parents in (PAIR, (-1, 0, 0)):
+        assert engine_error(parents, way, rule, two, limits, words=2) < EXACT
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+@rules([Greedy(), *EXACT_RULES])
+def test_temperature_zero(rule, settings):
+    cold = replace(SETTINGS[settings], temperature=0.0)
+    parents = PAIR if rule.trees else (-1, 0)
+    for limits in LIMITS.values():
+        assert engine_error(parents, "without replacement", rule, cold, limits) < EXACT
+
+
+# --- engines with one fault -------------------------------------------------------------------------
+
+
+def caught(rule, sampling, limits, parents=(-1, 0)):
+    return engine_error(parents, "with replacement", rule, sampling, limits) > CAUGHT
+
+
+def test_a_bonus_after_the_end_is_caught(monkeypatch):
+    def only_the_last(self, tokens):
+        self.left -= len(tokens)
+        self.finish = "stop" if tokens[-1] in self._stop_tokens else None if self.left > 0 else "length"
+        return tuple(tokens), ("",) * len(tokens)
+
+    monkeypatch.setattr(Ending, "take", only_the_last)
+    assert caught(Matching(), WARM, LIMITS["the model's own end"])
+
+
+def test_penalties_that_do_not_see_the_guesses_are_caught(monkeypatch):
+    monkeypatch.setattr(Draft, "path", lambda self, node: [])
+    assert caught(Matching(), SETTINGS["frequency"], LIMITS["a limit"], parents=(-1, 0))
+
+
+def test_penalties_that_see_every_guess_are_caught(monkeypatch):
+    monkeypatch.setattr(Draft, "path", lambda self, node: list(self.tokens))
+    assert caught(Matching(), SETTINGS["presence"], LIMITS["a limit"])
+
+
+def test_filters_on_the_last_row_only_are_caught(monkeypatch):
+    class Rows(live_module.Rows):
+        def __missing__(self, node):
+            settings = self._live.sampling if node == len(self._draft) - 1 else WARM
+            return distribution(self._logits[node + 1], settings, self._live.history)
+
+    monkeypatch.setattr("redline.engine.loop.Rows", Rows)
+    assert caught(Rejection(), SETTINGS["filters"], LIMITS["a limit"])
+
+
+def test_a_stale_row_is_caught(monkeypatch):
+    class Rows(live_module.Rows):
+        def __missing__(self, node):
+            return distribution(self._logits[max(node, 0)], self._live.sampling, self._live.history)
+
+    monkeypatch.setattr("redline.engine.loop.Rows", Rows)
+    assert caught(Matching(), WARM, LIMITS["a limit"])
+
+
+def test_a_cache_that_keeps_a_refused_guess_is_caught(monkeypatch):
+    def keep_the_first(self, length, path=()):
+        slots = [*range(length), *(range(length, length + len(path)))]
+        self.states = [self.states[slot] for slot in slots]
+        self.positions = [self.positions[slot] for slot in slots]
+
+    monkeypatch.setattr(ToyCache, "rewind", keep_the_first)
+    assert engine_error((-1, -1, 1), "top", Matching(), WARM, LIMITS["a limit"]) > CAUGHT
