@@ -1,0 +1,34 @@
+"""Draws docs/redlined.svg: a real answer of smollm2-135m, redlined.
+
+Run: python benchmarks/picture.py
+"""
+
+import io
+from pathlib import Path
+
+from rich.console import Console
+
+import redline
+from redline.bench import read_questions
+from redline.cli.render import legend, redlined
+from redline.engine.generate import follow, to_tokens
+
+PICTURE = Path(__file__).resolve().parent.parent / "docs" / "redlined.svg"
+
+
+def main() -> None:
+    engine = redline.load("smollm2-135m", draft="ngram")
+    console = Console(record=True, width=96, file=io.StringIO(), force_terminal=True, highlight=False)
+    question = read_questions(categories=["edit"])[0]
+    tokens = to_tokens(engine, [{"role": "user", "content": question.turns[0]}])
+    legend(console)
+    console.print()
+    key = engine.submit(tokens, limits=redline.Limits(150))
+    for step in follow(engine, [key]):
+        console.print(redlined(step, engine.target.tokenizer), end="")
+    console.print()
+    PICTURE.write_text(console.export_svg(title="redline generate --draft ngram --marks"), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
