@@ -1,0 +1,154 @@
+"""`NativeBackend`: the model behind `ports.Backend`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from redline.backends.native import check
+from redline.backends.native.attention import candidates, spanned
+from redline.backends.native.cache import NativeCache
+from redline.backends.native.model import Model
+from redline.backends.native.plan import ROWS, Growth, growth, pieces
+from redline.core.errors import ContextError
+from redline.core.ports import Chunk, Tokenizer, Traits
+
+_PROBE = 24
+"""Rows of the whole-model check."""
+
+
+class NativeBackend:
+    """A Llama-like model in torch that reads any number of texts at once. Implements `ports.Backend`.
+
+    Not for several threads at a time; torch itself uses `threads` of them.
+
+    Args:
+        name: For records.
+        model: Weights.
+        tokenizer: Text to ids and back.
+        device, dtype: Where and in what the weights are.
+    """
+
+    def __init__(self, name: str, model: Model, tokenizer: Tokenizer, device: torch.device, dtype: torch.dtype) -> None:
+        self.name = name
+        self.tokenizer = tokenizer
+        self._model: Model | None = model
+        self._device, self._dtype = device, dtype
+        config = model.config
+        self.traits = Traits(
+            vocab_size=config.vocab,
+            context=config.context,
+            row_invariant=False,
+            dtype=str(dtype).removeprefix("torch."),
+            device=str(device),
+        )
+        invariant = self._settle(model)
+        self.traits = Traits(
+            self.traits.vocab_size,
+            self.traits.context,
+            row_invariant=invariant,
+            dtype=self.traits.dtype,
+            device=self.traits.device,
+        )
+
+    @property
+    def attention(self) -> str:
+        """The name of the way in which attention is computed."""
+        return self._alive().attention.name
+
+    def open(self) -> NativeCache:
+        config = self._alive().config
+        shape = (2, config.layers, config.kv_heads, spanned(1), config.head_dim)
+        return NativeCache(self, torch.zeros(shape, dtype=self._dtype, device=self._device))
+
+    @torch.inference_mode()
+    def extend(self, chunks: Sequence[Chunk]) -> list[NDArray[np.float32]]:
+        model, growths = self._alive(), self._growths(chunks)
+        if not chunks:
+            return []
+        for chunk in chunks:
+            assert isinstance(chunk.cache, NativeCache)
+            chunk.cache.reserve(chunk.cache.length + len(chunk.tokens) + max(model.floor, model.attention.floor))
+        parts: list[list[NDArray[np.float32]]] = [[] for _ in chunks]
+        for piece in pieces(chunks, growths, model.config.heads):
+            logits = model.forward(piece)
+            if logits is None:
+                continue
+            rows, at = logits.float().cpu().numpy(), 0
+            for part in piece.parts:
+                count = sum(part.rows[0] <= row < part.rows[1] for row in piece.wanted)
+                parts[part.chunk].append(rows[at : at + count])
+                at += count
+        for chunk, grown in zip(chunks, growths, strict=True):
+            assert isinstance(chunk.cache, NativeCache)
+            chunk.cache.commit(grown.parents, len(chunk.tokens))
+        empty = np.empty((0, self.traits.vocab_size), np.float32)
+        return [found[0] if len(found) == 1 else np.concatenate([empty, *found]) for found in parts]
+
+    def close(self) -> None:
+        self._model = None
+
+    def _alive(self) -> Model:
+        if self._model is None:
+            raise ValueError(f"{self.name} is closed.")
+        return self._model
+
+    def _growths(self, chunks: Sequence[Chunk]) -> list[Growth]:
+        """Check every chunk before anything changes."""
+        vocab, context = self.traits.vocab_size, self.traits.context
+        if len({id(chunk.cache) for chunk in chunks}) < len(chunks):
+            raise ValueError("A cache stands twice in one pass.")
+        for chunk in chunks:
+            cache, count = chunk.cache, len(chunk.tokens)
+            if not isinstance(cache, NativeCache) or cache.backend is not self:
+                raise ValueError(f"A chunk's cache does not belong to {self.name}.")
+            if cache.store is None:
+                raise ValueError("A chunk's cache is closed.")
+            if not count:
+                raise ValueError("A chunk is empty.")
+            if not 0 <= min(chunk.tokens) <= max(chunk.tokens) < vocab:
+                raise ValueError(f"A chunk has an id outside the vocabulary of {vocab}.")
+            if cache.length + count > context:
+                raise ContextError(
+                    f"{count} more tokens after {cache.length} do not fit {self.name}'s context of {context}.",
+                    "Shorten the prompt, ask for fewer tokens, or open the model with a longer context.",
+                )
+        return [growth(chunk, chunk.cache) for chunk in chunks]  # type: ignore[arg-type]
+
+    @torch.inference_mode()
+    def _settle(self, model: Model) -> bool:
+        """Choose how to compute, and find out whether rows then keep their bits."""
+        model.attention = check.attention(model.config, self._device, self._dtype)
+        first = model.blocks[0]
+        layers = [first.qkv, first.out, first.gate, first.up, first.down, model.head]
+        floor = check.linear(layers, self._device, self._dtype)
+        if floor is not None:
+            model.floor = floor
+            if self._holds(model):
+                return True
+        # Without invariance there is nothing to pay for: one row as one row, the fastest attention.
+        model.floor = 1
+        model.attention = candidates(model.config.groups, self._device, self._dtype)[0]
+        return False
+
+    def _holds(self, model: Model) -> bool:
+        """Whether the first two layers and the head give a chunk's rows the bits of one row at a time."""
+        count = min(_PROBE, model.config.context)
+        tokens = [(i * 7919 + 1) % model.config.vocab for i in range(count)]
+        together, alone = self.open(), self.open()
+        whole = self._probe(model, together, tokens)
+        rows = torch.cat([self._probe(model, alone, [token]) for token in tokens])
+        same = together.store is not None and alone.store is not None
+        return same and torch.equal(whole, rows) and torch.equal(together.store, alone.store)  # type: ignore[arg-type]
+
+    def _probe(self, model: Model, cache: NativeCache, tokens: list[int]) -> torch.Tensor:
+        chunk = Chunk(cache, tokens)
+        cache.reserve(cache.length + len(tokens) + max(model.floor, model.attention.floor))
+        (piece,) = pieces([chunk], [growth(chunk, cache)], model.config.heads)
+        logits = model.forward(piece, layers=2)
+        cache.commit(None, len(tokens))
+        assert logits is not None and len(tokens) <= ROWS
+        return logits

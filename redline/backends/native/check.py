@@ -1,0 +1,98 @@
+"""Does a row get the same bits whatever stands beside it? Measured when a model is loaded, never assumed.
+
+The answers differ between machines: packed linear layers agree for all numbers of rows on AVX2, but on
+AVX-512, for more than 1,024 inputs, one row differs from two and more (so one row is read as two). MKL's
+products of fewer than four rows differ from those of four and more. Every answer is kept for the
+process; the choices have a fixed order, so that the same machine computes the same bits every time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from redline.backends.native.attention import SPAN, Attention, Single, candidates
+from redline.backends.native.config import Config
+from redline.backends.native.linear import Linear
+from redline.backends.native.plan import ROWS
+
+_FLOORS = (1, 2, 4, 8, 16)
+_SIZES = (1, 2, 3, 4, 5, 7, 8, 9, 12, 13, 15, 16, 17, 24, 31, 32, 33, 48, 63, ROWS)
+_LARGE = 1 << 24  # weights of an output layer: nothing is fused with it, and fewer sizes must do
+_SPANS = (*(SPAN * n for n in range(1, 17)), 2560, 3200, 4224, 6016, 8064)
+_RUNS = (2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 16, 17, 24, 31, 33, 48, 63)
+_KNOWN: dict[tuple[object, ...], object] = {}
+
+
+def _once(key: tuple[object, ...], measure: Callable[[], object]) -> object:
+    key = (*key, torch.get_num_threads())
+    if key not in _KNOWN:
+        _KNOWN[key] = measure()
+    return _KNOWN[key]
+
+
+def _random(seed: int, *shape: int) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def linear_floor(layer: Linear, device: torch.device, dtype: torch.dtype) -> int | None:
+    """The fewest rows from which on this layer's results do not depend on their number; None if none."""
+    x = _random(0, ROWS, layer.inputs).to(device, dtype)
+    sizes, ways = _SIZES, [layer.__call__]
+    if layer.inputs * layer.outputs < _LARGE:
+        other = _random(1, ROWS, layer.outputs).to(device, dtype)
+        ways += [layer.swish, lambda x: layer.times(x, other[: len(x)]), lambda x: layer.plus(x, other[: len(x)])]
+    else:
+        sizes = _SIZES[:3] + _SIZES[6::4]
+    floor: int | None = 1
+    for way in ways:
+        whole = way(x)
+        wrong = [size for size in sizes if not torch.equal(way(x[:size]), whole[:size])]
+        enough = [f for f in _FLOORS if not wrong or f > max(wrong)]
+        floor = None if floor is None or not enough else max(floor, enough[0])
+    return floor
+
+
+def attention_holds(way: Attention, config: Config, device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether a row's attention is the same bits in runs of any length, at short and long caches."""
+    spans = [span for span in _SPANS if span == SPAN or span <= config.context]
+    k, v = (_random(seed, config.kv_heads, max(spans), config.head_dim).to(device, dtype) for seed in (2, 3))
+    q = _random(4, ROWS + way.floor, config.heads, config.head_dim).to(device, dtype)
+
+    def rows(first: int, count: int, start: int) -> Tensor:
+        given = max(count, way.floor)
+        return way(q[first : first + given], k, v, way.prepare(start + first, given))[:count]
+
+    for i, span in enumerate(spans):
+        start = span - ROWS
+        whole = rows(0, ROWS, start)
+        for first in {0, 1 + i % 7, 9 + 2 * i, ROWS - 1}:
+            if not torch.equal(rows(first, 1, start), whole[first : first + 1]):
+                return False
+        for count in (2, 3, _RUNS[i % len(_RUNS)], _RUNS[-1 - i % len(_RUNS)]):
+            first = (i * 5) % (ROWS - count)
+            if not torch.equal(rows(first, count, start), whole[first : first + count]):
+                return False
+    return True
+
+
+def linear(layers: list[Linear], device: torch.device, dtype: torch.dtype) -> int | None:
+    """One floor for all of these layers, or None if some layer has none."""
+    floors = []
+    for layer in layers:
+        key = ("linear", type(layer), layer.inputs, layer.outputs, device, dtype)
+        floors.append(_once(key, lambda layer=layer: linear_floor(layer, device, dtype)))  # type: ignore[misc]
+    return None if None in floors else max(floors)  # type: ignore[type-var, return-value]
+
+
+def attention(config: Config, device: torch.device, dtype: torch.dtype) -> Attention:
+    """The fastest way of computing attention that is row-invariant for these heads."""
+    shape = (config.heads, config.kv_heads, config.head_dim, min(config.context, max(_SPANS)))
+
+    def choose() -> Attention:
+        ways = candidates(config.groups, device, dtype)
+        return next((way for way in ways if attention_holds(way, config, device, dtype)), Single())
+
+    return _once(("attention", shape, device, dtype), choose)  # type: ignore[return-value]

@@ -1,0 +1,185 @@
+"""The forward pass of a Llama-like decoder, with nothing in it that a row could notice of another row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812 - the name everybody uses
+
+from redline.backends.native.attention import Attention
+from redline.backends.native.config import Config
+from redline.backends.native.linear import Linear
+from redline.backends.native.plan import Part, Piece
+from redline.backends.native.rope import Rotary, rotate
+from redline.backends.native.weights import Embedding
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The weights of one layer; query, key and value rows are fused in `qkv`.
+
+    Attributes:
+        norm, mlp_norm: RMS norm weights before attention and before the MLP, (hidden,).
+        head_norm: Qwen3's norm of every query and key head, (heads + kv_heads, head_dim), or None.
+    """
+
+    norm: Tensor
+    qkv: Linear
+    head_norm: Tensor | None
+    out: Linear
+    mlp_norm: Tensor
+    gate: Linear
+    up: Linear
+    down: Linear
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """A run as the attention needs it.
+
+    Attributes:
+        given: Rows to hand over, padded to the floor.
+        rows: The run's own among them, which come first.
+        prepared: What the attention made ready for them.
+        line: See `plan.Run`.
+    """
+
+    given: slice | Tensor
+    rows: list[int]
+    prepared: Any
+    line: list[int] | None
+
+
+class Place:
+    """One text's keys and values, as views that are made once a pass and used in every layer.
+
+    Attributes:
+        keys, values: Of each layer, (kv_heads, capacity, head_dim).
+        nodes: The unsettled slots, (2, layers, kv_heads, nodes, head_dim); None for a chain.
+        sights: The runs.
+    """
+
+    def __init__(self, part: Part, sights: list[Sight]) -> None:
+        store, count = part.cache.store, part.rows[1] - part.rows[0]
+        assert store is not None
+        self.keys, self.values = store[0].unbind(), store[1].unbind()
+        new = store[:, :, :, part.slot : part.slot + count].transpose(2, 3)
+        self._new_keys, self._new_values = new[0].unbind(), new[1].unbind()
+        self.nodes = None if sights[0].line is None else store[:, :, :, part.settled : part.slot + count]
+        self.sights = sights
+        self._rows = slice(*part.rows)
+
+    def write(self, layer: int, k: Tensor, v: Tensor) -> None:
+        """Store the new rows' keys and values, each (rows, kv_heads, head_dim)."""
+        self._new_keys[layer].copy_(k[self._rows])
+        self._new_values[layer].copy_(v[self._rows])
+
+
+class Model:
+    """Weights and the way through them.
+
+    Args:
+        config: Shape.
+        embedding: Token id → residual.
+        blocks: Layers.
+        norm: Last RMS norm's weight, (hidden,).
+        head: Residual → logits.
+        rotary: Rotations.
+
+    Attributes:
+        attention: How attention is computed; chosen by `check`.
+        floor: Rows that the linear layers must be given at least.
+    """
+
+    def __init__(
+        self, config: Config, embedding: Embedding, blocks: list[Block], norm: Tensor, head: Linear, rotary: Rotary
+    ) -> None:
+        self.config, self.blocks, self.head = config, blocks, head
+        self.attention: Attention
+        self.floor = 1
+        self._embedding, self._norm, self._rotary = embedding, norm, rotary
+
+    def forward(self, piece: Piece, layers: int | None = None) -> Tensor | None:
+        """Read the rows of a piece and write their keys and values into their caches.
+
+        Args:
+            piece: Rows; their caches must have room for `attention.floor` rows from each run's start.
+            layers: Stop after so many layers (for checks).
+
+        Returns:
+            Logits of the wanted rows, (wanted, vocab), or None if there are none.
+        """
+        count, places = self._places(piece)
+        spare = [0] * (count - len(piece.tokens))
+        x = self._embedding([*piece.tokens, *spare])
+        rotations = self._rotary([*piece.positions, *spare])
+        blocks, heads = self.blocks[:layers], self.config.heads
+        for layer, block in enumerate(blocks):
+            qk, v = self._project(block, x, rotations)
+            for place in places:
+                place.write(layer, qk[:, heads:], v)
+            if block is blocks[-1] and not piece.wanted:
+                return None
+            x = block.out.plus(self._attend(layer, qk[:, :heads], places), x)
+            h = self._rms(x, block.mlp_norm)
+            x = block.down.plus(block.up.times(h, block.gate.swish(h)), x)
+        wanted = piece.wanted + piece.wanted[:1] * (self.floor - len(piece.wanted))
+        rows = x if wanted == list(range(len(x))) else x[wanted]
+        return self.head(self._rms(rows, self._norm))[: len(piece.wanted)]
+
+    def _places(self, piece: Piece) -> tuple[int, list[Place]]:
+        """How many rows to compute, and where every part's keys, values and runs are.
+
+        A run shorter than the floor borrows the rows after it, whose results for it are dropped.
+        """
+        count = max(len(piece.tokens), self.floor)
+        alone = len(piece.parts) == 1 and len(piece.parts[0].runs) == 1
+        floor = max(self.attention.floor, count if alone else 1)
+        places = []
+        for part in piece.parts:
+            sights = []
+            for run in part.runs:
+                rows, first = list(run.rows), run.rows[0]
+                used = max(len(rows), floor)
+                where: slice | Tensor = slice(first, first + used)
+                if rows == list(range(first, first + len(rows))):
+                    count = max(count, first + used)
+                else:
+                    where = torch.tensor(rows + rows[-1:] * (used - len(rows)))
+                line = None if run.line is None else list(run.line)
+                sights.append(Sight(where, rows, self.attention.prepare(run.start, used), line))
+            places.append(Place(part, sights))
+        return count, places
+
+    def _project(self, block: Block, x: Tensor, rotations: Tensor) -> tuple[Tensor, Tensor]:
+        """Queries and keys, (rows, heads + kv_heads, head_dim), and values, (rows, kv_heads, head_dim)."""
+        config = self.config
+        qkv = block.qkv(self._rms(x, block.norm)).view(len(x), -1, config.head_dim)
+        qk, v = qkv.split((config.heads + config.kv_heads, config.kv_heads), 1)
+        if block.head_norm is not None:
+            qk = self._rms(qk, None) * block.head_norm
+        return rotate(qk, rotations), v
+
+    def _attend(self, layer: int, q: Tensor, places: Sequence[Place]) -> Tensor:
+        """Attention of every row, (rows, heads · head_dim); rows that belong to no run are zero."""
+        first = places[0]
+        if len(places) == 1 and len(first.sights) == 1 and first.nodes is None:
+            return self.attention(q, first.keys[layer], first.values[layer], first.sights[0].prepared)
+        out = torch.zeros((len(q), q.shape[1] * q.shape[2]), dtype=q.dtype, device=q.device)
+        for place in places:
+            k, v = place.keys[layer], place.values[layer]
+            nodes = None if place.nodes is None else place.nodes[:, layer].clone()
+            for sight in place.sights:
+                if nodes is not None and sight.line is not None:
+                    place.nodes[:, layer, :, : len(sight.line)] = nodes[:, :, sight.line]
+                out[sight.rows] = self.attention(q[sight.given], k, v, sight.prepared)[: len(sight.rows)]
+            if nodes is not None:
+                place.nodes[:, layer] = nodes
+        return out
+
+    def _rms(self, x: Tensor, weight: Tensor | None) -> Tensor:
+        return F.rms_norm(x, x.shape[-1:], weight, self.config.eps)

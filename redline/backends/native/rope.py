@@ -1,0 +1,48 @@
+"""Rotary positions as one complex multiplication: pairs of a head's numbers stand side by side."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from redline.backends.native.config import Config
+
+_BLOCK = 1024
+"""Positions to compute at a time. Blocks are always whole, so that a position's bits never depend on
+which positions were asked for before."""
+
+
+class Rotary:
+    """The angles of every position, computed as positions are first reached.
+
+    Angles are float32 products of a position and a frequency, as the models were trained with.
+    """
+
+    def __init__(self, config: Config, device: torch.device) -> None:
+        exponents = torch.arange(0, config.head_dim, 2, dtype=torch.int64).float() / config.head_dim
+        self._frequencies = 1.0 / (config.theta**exponents)
+        if config.slow_down is not None:
+            self._frequencies /= torch.tensor(config.slow_down)
+        self._device = device
+        self._table = torch.empty((0, config.head_dim // 2), dtype=torch.complex64, device=device)
+
+    def __call__(self, positions: list[int]) -> Tensor:
+        """The rotations of some positions, complex, shape (n, 1, head_dim / 2)."""
+        while max(positions) >= len(self._table):
+            at = torch.arange(len(self._table), len(self._table) + _BLOCK).float()
+            angles = torch.outer(at, self._frequencies)
+            block = torch.complex(angles.cos(), angles.sin()).to(self._device)
+            self._table = torch.cat([self._table, block])
+        return self._table[positions].unsqueeze(1)
+
+
+def rotate(x: Tensor, rotations: Tensor) -> Tensor:
+    """Turn heads (n, heads, head_dim) by their rows' rotations (n, 1, head_dim / 2)."""
+    pairs = torch.view_as_complex(x.float().unflatten(-1, (-1, 2)))
+    return torch.view_as_real(pairs * rotations).flatten(-2).to(x.dtype)
+
+
+def side_by_side(rows: Tensor, head_dim: int) -> Tensor:
+    """Reorder the rows (heads · head_dim, …) of a projection from half-and-half pairs to neighbours."""
+    heads = rows.unflatten(0, (-1, 2, head_dim // 2))
+    return heads.transpose(1, 2).flatten(0, 2).contiguous()
