@@ -31,7 +31,8 @@ def table(result: dict[str, Any]) -> str:
     lines.append("")
     lines.append(
         f"{machine['processor']}, {machine['cores']} cores, torch {machine['torch']}, "
-        f"{settings['max_tokens']} tokens an answer, depth {settings['depth']}, temperature {settings['temperature']:g}, "
+        f"{settings['max_tokens']} tokens an answer, depth {settings['depth']}, "
+        f"temperature {settings['temperature']:g}, "
         f"{settings['repeats']} interleaved repeats. Speed-up: seconds per token of plain decoding over ours."
     )
     return "\n".join(lines)
