@@ -135,8 +135,8 @@ class History:
 class Step:
     """The record of one target pass over one text. Every number redline prints is a fold over these.
 
-    Seconds are this text's share of the pass: what a pass over a batch costs is split evenly over its
-    texts, so that sums over steps are wall time.
+    Seconds are this text's share of the pass: guessing is split evenly over the texts that were guessed
+    for, a target pass by the tokens that each text put into it, so that sums over steps are wall time.
 
     Attributes:
         key: Which text.

@@ -13,8 +13,12 @@ from redline.core.types import Draft
 BUG = "This is a fault of the drafter; inheriting redline.testing.DrafterContract finds such faults."
 
 
-def check_engine(target: Backend, drafter: Drafter | None) -> None:
-    """Refuse to speculate on a target that cannot forget."""
+def check_engine(target: Backend, drafter: Drafter | None, prefill: int, keep: int) -> None:
+    """Refuse to speculate on a target that cannot forget, and sizes that make no sense."""
+    if prefill < 1:
+        raise OptionError(f"prefill is {prefill}.", "It must be 1 or more: prompt tokens read per pass.")
+    if keep < 0:
+        raise OptionError(f"keep is {keep}.", "It must be 0 or more; 0 keeps no cache.")
     if drafter is not None and target.traits.rollback == "none":
         raise OptionError(
             f"{target.name} cannot forget refused guesses, so it cannot speculate.",
@@ -23,8 +27,11 @@ def check_engine(target: Backend, drafter: Drafter | None) -> None:
 
 
 def check_text(target: Backend, rule: Rule, prompt: Sequence[int], sampling: Sampling) -> None:
-    """Refuse a prompt that is empty or fills the context, and a temperature the rule would ignore."""
-    context = target.traits.context
+    """Refuse a prompt that is empty or fills the context, ids that do not exist, and a lost temperature.
+
+    All of it before the first pass, where it would be an error of every text in the batch.
+    """
+    context, vocab_size = target.traits.context, target.traits.vocab_size
     if not prompt:
         raise OptionError("The prompt is empty.", "Give the model at least one token to go on from.")
     if len(prompt) >= context:
@@ -32,6 +39,12 @@ def check_text(target: Backend, rule: Rule, prompt: Sequence[int], sampling: Sam
             f"The prompt has {len(prompt)} tokens, and {target.name} has room for {context} in all.",
             "Shorten the prompt.",
         )
+    for what, ids in (("The prompt", prompt), ("bias", sampling.bias)):
+        if odd := [token for token in ids if not 0 <= token < vocab_size]:
+            raise OptionError(
+                f"{what} names token {odd[0]}, but {target.name} has {vocab_size} tokens.",
+                f"Token ids run from 0 to {vocab_size - 1}.",
+            )
     if rule.name == "greedy" and sampling.temperature > 0:
         raise OptionError(
             f"The greedy rule cannot honour temperature {sampling.temperature}.",

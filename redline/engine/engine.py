@@ -32,7 +32,7 @@ class Engine:
         noise: Makes the noise of one text from its seed.
 
     Raises:
-        OptionError: The target cannot forget refused guesses.
+        OptionError: The target cannot forget refused guesses, or a number is out of range.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Engine:
         keep: int = 1,
         noise: Callable[[int], Noise] = Keyed,
     ) -> None:
-        check_engine(target, drafter)
+        check_engine(target, drafter, prefill, keep)
         self.target, self.drafter, self.rule = target, drafter, rule or Matching()
         self.live: dict[int, Live] = {}
         self._pace, self._prefill, self._noise = pace, prefill, noise
@@ -65,27 +65,25 @@ class Engine:
             Its key. Where no seed was given, `live[key].seed` tells the fresh one.
 
         Raises:
-            OptionError: The prompt is empty, or the rule does not fit the sampling.
+            OptionError: The prompt is empty, an id is not in the vocabulary, or the rule does not fit the
+                sampling.
             ContextError: The prompt leaves no room for a token.
         """
         sampling = sampling or Sampling()
         check_text(self.target, self.rule, prompt, sampling)
         seed = secrets.randbits(63) if seed is None else seed
         room = self.target.traits.context - len(prompt)
+        ending = Ending(limits or Limits(), room, self.target.tokenizer)
+        pace, noise = self._pace(), self._noise(seed)
         key = next(self._keys)
-        self.live[key] = Live(
-            key,
-            tokens=list(prompt),
-            prompt=len(prompt),
-            cache=self._pool.take(prompt),
-            ending=Ending(limits or Limits(), room, self.target.tokenizer),
-            pace=self._pace(),
-            sampling=sampling,
-            seed=seed,
-            noise=self._noise(seed),
-        )
+        cache = self._pool.take(prompt)
+        self.live[key] = Live(key, list(prompt), len(prompt), cache, ending, pace, sampling, seed, noise)
         if self.drafter:
-            self.drafter.start(key, prompt)
+            try:
+                self.drafter.start(key, prompt)
+            except BaseException:
+                self.cancel(key)
+                raise
         return key
 
     def step(self) -> list[Step]:

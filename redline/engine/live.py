@@ -40,8 +40,9 @@ class Live:
 
     def budget(self) -> Budget:
         """What the pace asks for, cut so that the target's own token still fits behind the guesses."""
-        asked, room = self.pace.budget(), self.ending.left - 1
-        return Budget(max(0, min(asked.depth, room)), max(0, min(asked.nodes, room)), asked.confidence)
+        asked = self.pace.budget()
+        nodes = max(0, min(asked.nodes, self.ending.left - 1))
+        return Budget(max(0, min(asked.depth, nodes)), nodes, asked.confidence)
 
 
 class Rows(dict[int, Dist]):

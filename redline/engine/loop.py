@@ -44,6 +44,7 @@ def advance(
         for live, chunk, logits in zip(lives, chunks, rows, strict=True)
     ]
     spare = perf_counter() - passed - sum(step.seconds for step in steps)
+    spare += 0.0 if drafts else drafted - started  # nobody was there to guess for
     for i, (live, chunk) in enumerate(zip(lives, chunks, strict=True)):
         part = len(chunk.tokens) / sum(len(chunk.tokens) for chunk in chunks)
         guessing = (drafted - started) / len(drafts) if live.key in drafts else 0.0

@@ -1,0 +1,116 @@
+"""What the engine refuses; every refusal names the way out."""
+
+import pytest
+
+from redline.core.dist import Dist
+from redline.core.errors import ContextError, OptionError, RedlineError
+from redline.core.pace import Fixed
+from redline.core.sampling import Sampling
+from redline.core.types import Draft
+from redline.core.verify import RULES
+from redline.drafters import Ngram
+from redline.engine import Engine, generate
+from redline.testing import ToyBackend
+
+
+class Says(Ngram):
+    name = "says"
+
+    def __init__(self, draft):
+        super().__init__()
+        self._draft = draft
+
+    def propose(self, scenes):
+        return [self._draft] * len(scenes)
+
+
+TREE = Draft((1, 2), (-1, -1), (Dist.point(1), Dist.point(2)), "says")
+
+
+def says(draft, rule="matching", **options):
+    engine = Engine(ToyBackend(**options), Says(draft), rule=RULES[rule], pace=lambda: Fixed(3, nodes=5))
+    engine.submit([1])
+    return engine.step()[0]
+
+
+REFUSED = {
+    "no rollback": (
+        lambda: Engine(ToyBackend(rollback="none"), Ngram()),
+        OptionError,
+        "toy-16-0 cannot forget refused guesses",
+    ),
+    "prefill": (lambda: Engine(ToyBackend(), prefill=0), OptionError, "prefill is 0"),
+    "keep": (lambda: Engine(ToyBackend(), keep=-1), OptionError, "keep is -1"),
+    "empty prompt": (lambda: generate(Engine(ToyBackend()), []), OptionError, "The prompt is empty"),
+    "empty text": (lambda: generate(Engine(ToyBackend()), ""), OptionError, "The prompt is empty"),
+    "long prompt": (
+        lambda: generate(Engine(ToyBackend(context=4)), [1] * 4),
+        ContextError,
+        "The prompt has 4 tokens, and toy-16-0 has room for 4 in all",
+    ),
+    "id too large": (
+        lambda: generate(Engine(ToyBackend()), [1, 16]),
+        OptionError,
+        "The prompt names token 16, but toy-16-0 has 16 tokens",
+    ),
+    "id below zero": (lambda: generate(Engine(ToyBackend()), [-1]), OptionError, "The prompt names token -1"),
+    "bias": (
+        lambda: generate(Engine(ToyBackend()), [1], Sampling(bias={3: 1.0, 16: 1.0})),
+        OptionError,
+        "bias names token 16, but toy-16-0 has 16 tokens",
+    ),
+    "greedy and warm": (
+        lambda: generate(Engine(ToyBackend(), rule=RULES["greedy"]), [1], Sampling(temperature=0.5)),
+        OptionError,
+        "The greedy rule cannot honour temperature 0.5",
+    ),
+    "too deep": (lambda: says(Draft.chain([1] * 4, "says")), OptionError, "more than its budget"),
+    "too many": (
+        lambda: says(Draft((1, 2, 3, 4, 5, 6), (-1,) * 6, tuple(map(Dist.point, range(1, 7))), "says")),
+        OptionError,
+        "more than its budget",
+    ),
+    "unknown guess": (
+        lambda: says(Draft.chain([16], "says")),
+        OptionError,
+        "says guessed a token that toy-16-0 does not have",
+    ),
+    "negative guess": (lambda: says(Draft.chain([-1], "says")), OptionError, "does not have"),
+    "tree for a rule of chains": (
+        lambda: says(TREE, "rejection"),
+        OptionError,
+        "says guesses trees, and the rule rejection takes chains only",
+    ),
+    "tree for a backend of chains": (
+        lambda: says(TREE, trees=False),
+        OptionError,
+        "says guesses trees, and toy-16-0 takes chains only",
+    ),
+}
+
+
+@pytest.mark.parametrize(("act", "error", "sentence"), REFUSED.values(), ids=REFUSED)
+def test_it_is_refused_with_a_hint(act, error, sentence):
+    with pytest.raises(error, match=sentence) as raised:
+        act()
+    assert isinstance(raised.value, RedlineError)
+    assert raised.value.message.endswith(".")
+    assert raised.value.hint.endswith(".")
+
+
+def test_what_is_allowed_at_the_edge():
+    assert len(generate(Engine(ToyBackend(context=4)), [15] * 3).tokens) == 1
+    assert generate(Engine(ToyBackend(), prefill=1, keep=0), [0], Sampling(bias={15: -1.0})).tokens
+    for draft, rule in ((Draft.chain([15, 0, 1], "says"), "block"), (TREE, "tree")):
+        assert says(draft, rule).proposed == draft.tokens
+    Engine(ToyBackend(rollback="none"))
+
+
+def test_a_refused_text_does_not_disturb_the_others():
+    engine = Engine(ToyBackend())
+    key = engine.submit([1])
+    for bad in ([], [99]):
+        with pytest.raises(OptionError):
+            engine.submit(bad)
+    assert list(engine.live) == [key]
+    assert engine.step()[0].emitted
