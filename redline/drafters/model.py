@@ -96,6 +96,15 @@ class ModelDrafter:
         self._texts[key] = Text(cache, list(tokens[: cache.length]), cache.length)
 
     def propose(self, scenes: Sequence[Scene]) -> list[Draft]:
+        try:
+            return self._propose(scenes)
+        except BaseException:
+            for scene in scenes:  # a pass cut short leaves caches that nobody can trust
+                if text := self._texts.pop(scene.key, None):
+                    text.cache.close()
+            raise
+
+    def _propose(self, scenes: Sequence[Scene]) -> list[Draft]:
         guesses = [self._open(scene) for scene in scenes]
         while growing := [guess for guess in guesses if len(guess.tokens) < guess.depth]:
             chunks = [Chunk(guess.text.cache, guess.unread, "last") for guess in growing]
