@@ -1,0 +1,125 @@
+"""From names to an engine."""
+
+from pathlib import Path
+
+import pytest
+
+from redline.core.errors import OptionError, RedlineError, UnknownName
+from redline.core.sampling import Sampling
+from redline.core.stop import Limits
+from redline.drafters import ModelDrafter, Ngram
+from redline.engine import generate
+from redline.engine.load import MODEL_FREE, load
+from redline.testing import ToyBackend
+
+PATHS = {"big": Path("/models/big.gguf"), "small": Path("/models/small.gguf")}
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    """What was opened and how; "big" and "small" are the only names."""
+    made = []
+
+    def find(name):
+        if Path(name) in PATHS.values():
+            return Path(name)
+        if str(name) not in PATHS:
+            raise UnknownName(f"There is no model named {name}.", "Known: big, small.")
+        return PATHS[str(name)]
+
+    def open_(path, **options):
+        made.append((path, options))
+        return ToyBackend(seed=len(made))
+
+    monkeypatch.setattr("redline.models.find", find)
+    monkeypatch.setattr("redline.backends.open", open_, raising=False)
+    return made
+
+
+NOTHING = {"device": None, "dtype": None, "threads": None}
+
+
+def test_names_and_paths_are_found_and_opened(opened):
+    for model in ("big", PATHS["big"]):
+        engine = load(model)
+        assert engine.drafter is None
+        assert engine.rule.name == "matching"
+    assert opened == [(PATHS["big"], NOTHING)] * 2
+
+
+def test_options_reach_every_model_that_is_opened(opened):
+    how = {"device": "cpu", "dtype": "float32", "threads": 3}
+    engine = load("big", "small", **how)
+    assert opened == [(PATHS["big"], how), (PATHS["small"], how)]
+    assert isinstance(engine.drafter, ModelDrafter)
+    assert engine.drafter.name == "toy-16-2"
+
+
+def test_open_backends_and_drafters_are_passed_through(opened):
+    target, drafter = ToyBackend(), Ngram()
+    engine = load(target, drafter)
+    assert engine.target is target
+    assert engine.drafter is drafter
+    assert opened == []
+
+
+def test_drafters_without_a_model_have_names(opened):
+    kinds = {name: type(load(ToyBackend(), name).drafter) for name in MODEL_FREE}
+    assert kinds == {"none": type(None), "ngram": Ngram}
+    assert load(ToyBackend(), None).drafter is None
+    assert opened == []
+
+
+def test_an_engine_from_names_writes(opened):
+    engine = load("big", "small", depth=2)
+    result = generate(engine, [1, 2], limits=Limits(9))
+    assert len(result.tokens) == 9
+    assert max(len(step.proposed) for step in result.steps) == 2
+
+
+def test_depth_zero_decodes_plainly(opened):
+    result = generate(load("big", "small", depth=0), [1, 2], limits=Limits(9))
+    assert result.metrics.proposed == 0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"model": "huge"},
+        {"draft": "tiny"},
+        {"rule": "matchin"},
+        {"pace": "confident"},
+        {"depth": -1},
+        {"draft": "ngram", "draft_sampling": Sampling()},
+        {"draft": "none", "draft_sampling": Sampling()},
+        {"draft_sampling": Sampling()},
+        {"keep": -1},
+    ],
+    ids=str,
+)
+def test_what_cannot_be_honoured_is_an_error_with_a_hint(opened, options):
+    with pytest.raises(RedlineError) as error:
+        load(**{"model": "big", **options})
+    assert error.value.hint
+
+
+def test_unknown_rules_and_paces_suggest_their_neighbours():
+    with pytest.raises(UnknownName, match="Did you mean matching"):
+        load(ToyBackend(), rule="machting")
+    with pytest.raises(UnknownName, match="Did you mean streak"):
+        load(ToyBackend(), pace="streek")
+
+
+def test_a_draft_models_own_sampling_is_for_draft_models_only(opened):
+    cold = Sampling(temperature=0.0)
+    assert load("big", "small", draft_sampling=cold).drafter._sampling is cold
+    with pytest.raises(OptionError, match="The drafter ngram draws nothing"):
+        load("big", Ngram(), draft_sampling=cold)
+
+
+def test_keep_reaches_the_engine(opened):
+    for keep in (0, 2):
+        engine = load("big", keep=keep)
+        for prompt in ([1, 2], [3, 4], [5, 6]):
+            generate(engine, prompt, limits=Limits(2))
+        assert len(engine._pool._idle) == keep

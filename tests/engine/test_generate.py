@@ -1,0 +1,208 @@
+"""Text in, text out: whole, in pieces, several at once."""
+
+import pytest
+
+from redline.core.dist import Dist
+from redline.core.errors import OptionError, RedlineError
+from redline.core.metrics import fold
+from redline.core.pace import Fixed
+from redline.core.sampling import Sampling
+from redline.core.stop import Limits
+from redline.core.types import Draft, Step
+from redline.core.verify import RULES
+from redline.drafters import ModelDrafter, Ngram, Replay
+from redline.engine import Engine, Piece, generate, generate_many, stream
+from redline.engine.generate import follow, pieces, to_result, to_tokens
+from redline.testing import ToyBackend, ToyTokenizer
+
+HOT = Sampling(temperature=1.0)
+PROMPT = [1, 2, 3]
+
+
+class Chatty(ToyTokenizer):
+    """Writes a conversation as the letters of its messages."""
+
+    def chat(self, messages):
+        return self.encode("".join(message["content"] for message in messages))
+
+
+def chatty():
+    return ToyBackend(tokenizer=Chatty([chr(97 + i).encode() for i in range(16)]))
+
+
+def engine(drafter=None, depth=3, **options):
+    return Engine(ToyBackend(**options), drafter, pace=lambda: Fixed(depth))
+
+
+def test_a_prompt_may_be_text_ids_or_a_conversation():
+    talk = [{"role": "user", "content": "ab"}, {"role": "assistant", "content": "c"}]
+    for prompt in ("abc", [0, 1, 2], (0, 1, 2), talk):
+        assert to_tokens(Engine(chatty()), prompt) == [0, 1, 2]
+        assert (
+            generate(Engine(chatty()), prompt, limits=Limits(5)).tokens
+            == generate(Engine(chatty()), [0, 1, 2], limits=Limits(5)).tokens
+        )
+
+
+def test_a_model_without_a_chat_template_says_so():
+    with pytest.raises(RedlineError, match="no chat template"):
+        generate(engine(), [{"role": "user", "content": "a"}])
+
+
+def test_a_result_adds_up():
+    result = generate(engine(), PROMPT, HOT, Limits(9), 4)
+    assert len(result.tokens) == 9
+    assert result.text == "".join(chr(97 + token) for token in result.tokens)
+    assert (result.finish, result.seed) == ("length", 4)
+    assert result.tokens == tuple(token for step in result.steps for token in step.emitted)
+    assert result.metrics == fold(result.steps)
+
+
+def test_no_tokens_at_all():
+    result = generate(engine(Ngram()), PROMPT, limits=Limits(0))
+    assert (result.text, result.tokens, result.finish, len(result.steps)) == ("", (), "length", 1)
+    assert list(stream(engine(), PROMPT, limits=Limits(0))) == []
+
+
+def test_without_limits_a_text_ends_with_the_models_end_or_the_context():
+    assert len(generate(engine(context=20), PROMPT, limits=None).tokens) == 17
+    plain = generate(engine(), PROMPT, HOT, Limits(40), 1).tokens
+    ending = Engine(ToyBackend(tokenizer=ToyTokenizer.letters(16, ends=[plain[8]])))
+    result = generate(ending, PROMPT, HOT, None, 1)
+    assert result.tokens == plain[: plain.index(plain[8]) + 1]
+    assert result.finish == "stop"
+
+
+def test_many_are_each_alone():
+    prompts = [PROMPT, [4], [5, 6, 7, 8]]
+    together = generate_many(engine(Ngram(1, 2)), prompts, HOT, Limits(12), 2)
+    assert [r.tokens for r in together] == [generate(engine(), p, HOT, Limits(12), 2).tokens for p in prompts]
+    assert generate_many(engine(), []) == []
+
+
+def test_one_bad_prompt_among_many_holds_nothing():
+    machine = engine()
+    with pytest.raises(OptionError):
+        generate_many(machine, [PROMPT, [4], []])
+    assert machine.live == {}
+
+
+def test_pieces_say_where_they_come_from():
+    plain = generate(engine(), PROMPT, limits=Limits(12)).tokens
+    oracle = Replay(
+        [[*PROMPT, *plain]], 16, script=lambda at: {3: (2, 1), 6: (3, 0), 10: (0, 0)}.get(at, (0, 1))
+    )
+    origins = [(p.origin, p.source) for p in stream(engine(oracle), PROMPT, limits=Limits(12))]
+    assert origins == [
+        *[("guess", "replay")] * 2,
+        ("correction", "replay"),
+        *[("guess", "replay")] * 3,
+        ("bonus", "replay"),
+        ("plain", "replay"),
+        *[("correction", "replay")] * 3,
+        ("plain", "none"),  # the last token: nobody was asked
+    ]
+
+
+def test_a_text_that_ends_among_its_guesses_has_no_word_of_the_targets_own():
+    plain = generate(engine(), PROMPT, HOT, Limits(20), 1).tokens
+    limits = Limits(20, stop_tokens=frozenset({plain[2]}))
+    end = plain.index(plain[2]) + 1
+    machine = engine(ModelDrafter(ToyBackend(), ToyBackend()), depth=8)
+    got = list(stream(machine, PROMPT, HOT, limits, 1))
+    assert [piece.origin for piece in got] == ["guess"] * end
+    assert got[-1] == Piece("", plain[2], "guess", "toy-16-0")
+
+
+def test_pieces_of_a_step_that_read_the_prompt_are_none():
+    assert pieces(Step(0, 5, prefilled=5)) == []
+
+
+def test_a_stream_begins_when_it_is_read():
+    machine = engine()
+    unread = stream(machine, PROMPT)
+    assert machine.live == {}
+    unread.close()
+    late = stream(machine, [])
+    with pytest.raises(OptionError):
+        next(late)
+
+
+def test_following_yields_only_the_texts_that_were_asked_for():
+    machine = engine()
+    mine = [machine.submit(PROMPT, limits=Limits(4)), machine.submit([4], limits=Limits(2))]
+    other = machine.submit([5], limits=Limits(50))
+    steps = list(follow(machine, mine))
+    assert {step.key for step in steps} == set(mine)
+    assert [step.finish for step in steps].count("length") == 2
+    assert list(machine.live) == [other]
+    assert list(follow(machine, [])) == []
+
+
+def test_leaving_early_cancels_what_has_not_ended():
+    machine = engine()
+    keys = [machine.submit(PROMPT, limits=Limits(1)), machine.submit([4]), machine.submit([5])]
+    steps = follow(machine, keys[:2])
+    while next(steps).finish is None:
+        pass
+    steps.close()
+    assert list(machine.live) == keys[2:]
+
+
+def test_an_error_while_following_leaves_nothing():
+    class Broken(ToyBackend):
+        def extend(self, chunks):
+            raise MemoryError
+
+    machine = Engine(Broken())
+    with pytest.raises(MemoryError):
+        generate_many(machine, [PROMPT, [4]])
+    assert machine.live == {}
+
+
+def test_a_text_without_an_ending_is_no_result():
+    with pytest.raises(AssertionError, match="why it ended"):
+        to_result([Step(0, 1, (1,), ("a",))], 0)
+
+
+def test_seeds():
+    machine = engine()
+    a, b = (generate(machine, PROMPT, HOT, Limits(20)) for _ in range(2))
+    assert a.tokens != b.tokens
+    assert a.seed != b.seed
+    assert generate(machine, PROMPT, HOT, Limits(20), a.seed).tokens == a.tokens
+    c, d = generate_many(machine, [PROMPT] * 2, HOT, Limits(20))
+    assert c.tokens != d.tokens
+    c, d = generate_many(machine, [PROMPT] * 2, HOT, Limits(20), 5)
+    assert c.tokens == d.tokens
+    assert generate(machine, PROMPT, HOT, Limits(20), 0).seed == 0
+
+
+class Bushy(Ngram):
+    """Guesses every continuation of two tokens over a few ids."""
+
+    name = "bushy"
+
+    def propose(self, scenes):
+        ids = range(5)
+        tokens = [*ids, *(token for _ in ids for token in ids)]
+        parents = [*[-1] * 5, *(node for node in ids for _ in ids)]
+        full = Draft(tuple(tokens), tuple(parents), tuple(map(Dist.point, tokens)), self.name)
+        return [full.cut(s.budget.depth) if s.budget.nodes >= 30 else Draft.empty() for s in scenes]
+
+
+@pytest.mark.parametrize("sampling", [Sampling(), HOT], ids=["greedy", "sampled"])
+@pytest.mark.parametrize("rule", ["matching", "tree"])
+def test_trees_keep_one_path_and_forget_the_rest(rule, sampling):
+    make = lambda drafter: Engine(  # noqa: E731
+        ToyBackend(5), drafter, rule=RULES[rule], pace=lambda: Fixed(2, nodes=30)
+    )
+    plain = generate(make(None), PROMPT, sampling, Limits(60), 1)
+    result = generate(make(Bushy()), PROMPT, sampling, Limits(60), 1)
+    bushy = [step for step in result.steps if step.proposed]
+    assert all(step.accepted == step.depth == 2 for step in bushy)
+    assert len(bushy) == 10
+    if rule == "matching" or sampling.temperature == 0:
+        assert result.tokens == plain.tokens
+    chain = generate(make(Ngram(1, 1)), [*PROMPT, *result.tokens], sampling, Limits(1), 1)
+    assert chain.tokens, "the text can be gone on with"
