@@ -71,7 +71,15 @@ def read(path: Path) -> GGUFFile:
         ) from None
     try:
         return _Cursor(path, data).file()
-    except (struct.error, ValueError, TypeError, LookupError, ArithmeticError, MemoryError, RecursionError) as error:
+    except (
+        struct.error,
+        ValueError,
+        TypeError,
+        LookupError,
+        ArithmeticError,
+        MemoryError,
+        RecursionError,
+    ) as error:
         raise ModelError(f"{path} is damaged or cut short: its header cannot be read.", _AGAIN) from error
 
 

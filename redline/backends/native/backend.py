@@ -32,7 +32,9 @@ class NativeBackend:
         device, dtype: Where and in what the weights are.
     """
 
-    def __init__(self, name: str, model: Model, tokenizer: Tokenizer, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(
+        self, name: str, model: Model, tokenizer: Tokenizer, device: torch.device, dtype: torch.dtype
+    ) -> None:
         self.name = name
         self.tokenizer = tokenizer
         self._model: Model | None = model
@@ -71,7 +73,9 @@ class NativeBackend:
             return []
         for chunk in chunks:
             assert isinstance(chunk.cache, NativeCache)
-            chunk.cache.reserve(chunk.cache.length + len(chunk.tokens) + max(model.floor, model.attention.floor))
+            chunk.cache.reserve(
+                chunk.cache.length + len(chunk.tokens) + max(model.floor, model.attention.floor)
+            )
         parts: list[list[NDArray[np.float32]]] = [[] for _ in chunks]
         for piece in pieces(chunks, growths, model.config.heads):
             logits = model.forward(piece)

@@ -43,7 +43,11 @@ def linear_floor(layer: Linear, device: torch.device, dtype: torch.dtype) -> int
     sizes, ways = _SIZES, [layer.__call__]
     if layer.inputs * layer.outputs < _LARGE:
         other = _random(1, ROWS, layer.outputs).to(device, dtype)
-        ways += [layer.swish, lambda x: layer.times(x, other[: len(x)]), lambda x: layer.plus(x, other[: len(x)])]
+        ways += [
+            layer.swish,
+            lambda x: layer.times(x, other[: len(x)]),
+            lambda x: layer.plus(x, other[: len(x)]),
+        ]
     else:
         sizes = _SIZES[:3] + _SIZES[6::4]
     floor: int | None = 1

@@ -18,7 +18,9 @@ ARCHITECTURES = {
     "Qwen2ForCausalLM": "qwen2",
     "Qwen3ForCausalLM": "qwen3",
 }
-_ELSEWHERE = "Run it with the transformers or the llama.cpp backend, or choose a Llama, Mistral, Qwen2 or Qwen3 model."
+_ELSEWHERE = (
+    "Run it with the transformers or the llama.cpp backend, or choose a Llama, Mistral, Qwen2 or Qwen3 model."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,9 @@ def from_gguf(file: GGUFFile, context: int | None = None) -> Config:
     head_dim = int(get("attention.key_length", hidden // max(heads, 1)))
     scaling = get("rope.scaling.type", "none")
     if scaling not in ("none", "linear"):
-        raise ModelError(f"{name} scales its rotary positions by {scaling!r}, which is not supported.", _ELSEWHERE)
+        raise ModelError(
+            f"{name} scales its rotary positions by {scaling!r}, which is not supported.", _ELSEWHERE
+        )
     factors = _rope_factors(file)
     if factors is None and scaling == "linear":
         factors = (float(get("rope.scaling.factor")),) * (head_dim // 2)
@@ -103,7 +107,9 @@ def from_gguf(file: GGUFFile, context: int | None = None) -> Config:
             heads=heads,
             kv_heads=int(get("attention.head_count_kv", heads)),
             head_dim=head_dim,
-            context=_context(name, int(get("context_length")), meta.get(f"{arch}.attention.sliding_window"), context),
+            context=_context(
+                name, int(get("context_length")), meta.get(f"{arch}.attention.sliding_window"), context
+            ),
             eps=float(get("attention.layer_norm_rms_epsilon")),
             theta=float(get("rope.freq_base", 10000.0)),
             slow_down=factors,
@@ -133,11 +139,15 @@ def from_folder(folder: Path, context: int | None = None) -> Config:
         raw = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         kind = (raw.get("architectures") or ["unknown"])[0]
     except (OSError, ValueError, AttributeError, LookupError):
-        raise ModelError(f"{folder} has no readable config.json.", "Point at a complete model folder.") from None
+        raise ModelError(
+            f"{folder} has no readable config.json.", "Point at a complete model folder."
+        ) from None
     if kind not in ARCHITECTURES:
         raise ModelError(f"{name} is a {kind}, which the native engine does not run.", _ELSEWHERE)
     if raw.get("quantization_config"):
-        raise ModelError(f"{name} holds quantised weights.", "Use the original folder, or a GGUF file of the model.")
+        raise ModelError(
+            f"{name} holds quantised weights.", "Use the original folder, or a GGUF file of the model."
+        )
     if raw.get("hidden_act", "silu") not in ("silu", "swish"):
         raise ModelError(f"{name} uses {raw['hidden_act']!r} in its MLP, which is not supported.", _ELSEWHERE)
     try:
@@ -164,7 +174,9 @@ def from_folder(folder: Path, context: int | None = None) -> Config:
     except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
         if isinstance(error, ContextError):
             raise
-        raise ModelError(f"{folder / 'config.json'} lacks a usable {error}.", "Point at a complete model folder.") from None
+        raise ModelError(
+            f"{folder / 'config.json'} lacks a usable {error}.", "Point at a complete model folder."
+        ) from None
     return _checked(name, config, rotary=round(head_dim * float(rope.get("partial_rotary_factor", 1.0))))
 
 
@@ -176,7 +188,9 @@ def _slow_down(name: str, rope: Mapping[str, Any], head_dim: int) -> tuple[float
     if kind == "linear":
         return (float(rope["factor"]),) * (head_dim // 2)
     if kind != "llama3":
-        raise ModelError(f"{name} scales its rotary positions by {kind!r}, which is not supported.", _ELSEWHERE)
+        raise ModelError(
+            f"{name} scales its rotary positions by {kind!r}, which is not supported.", _ELSEWHERE
+        )
     factor, low, high = (float(rope[k]) for k in ("factor", "low_freq_factor", "high_freq_factor"))
     old = float(rope["original_max_position_embeddings"])
     divisors = []
@@ -190,7 +204,9 @@ def _slow_down(name: str, rope: Mapping[str, Any], head_dim: int) -> tuple[float
 def _context(name: str, own: int, window: int | None, asked: int | None) -> int:
     """The positions to offer, within the model's own and within its attention window."""
     if asked is not None and not 0 < asked <= own:
-        raise ContextError(f"{name} has a context of {own}; {asked} is not within it.", f"Ask for 1 to {own}.")
+        raise ContextError(
+            f"{name} has a context of {own}; {asked} is not within it.", f"Ask for 1 to {own}."
+        )
     context = asked or own
     if window and window < context:
         raise ModelError(
@@ -212,5 +228,8 @@ def _checked(name: str, config: Config, rotary: int, value_dim: int | None = Non
     if not fits:
         raise ModelError(f"{name} has a shape that is not a Llama model's: {config}.", _ELSEWHERE)
     if rotary != config.head_dim:
-        raise ModelError(f"{name} rotates {rotary} of {config.head_dim} head dimensions, which is not supported.", _ELSEWHERE)
+        raise ModelError(
+            f"{name} rotates {rotary} of {config.head_dim} head dimensions, which is not supported.",
+            _ELSEWHERE,
+        )
     return config

@@ -47,7 +47,8 @@ class _Loader:
     def take(self, name: str, shape: tuple[int, ...]) -> Tensor:
         if name not in self.names:
             raise ModelError(
-                f"{self.source.name} has no tensor {name}.", "The file is incomplete; download or convert it again."
+                f"{self.source.name} has no tensor {name}.",
+                "The file is incomplete; download or convert it again.",
             )
         tensor = self.source.tensor(name)
         if tensor.shape != shape:

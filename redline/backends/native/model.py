@@ -96,7 +96,13 @@ class Model:
     """
 
     def __init__(
-        self, config: Config, embedding: Embedding, blocks: list[Block], norm: Tensor, head: Linear, rotary: Rotary
+        self,
+        config: Config,
+        embedding: Embedding,
+        blocks: list[Block],
+        norm: Tensor,
+        head: Linear,
+        rotary: Rotary,
     ) -> None:
         self.config, self.blocks, self.head = config, blocks, head
         self.attention: Attention

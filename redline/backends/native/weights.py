@@ -151,7 +151,8 @@ class FolderSource:
                 file = safe_open(path, framework="pt")
             except (SafetensorError, OSError) as error:
                 raise ModelError(
-                    f"{path} cannot be read: {error}.", "Download the folder again; this file is damaged or missing."
+                    f"{path} cannot be read: {error}.",
+                    "Download the folder again; this file is damaged or missing.",
                 ) from None
             for hub_name in file.keys():  # noqa: SIM118 - not a dict
                 self._where[_gguf_name(hub_name)] = (file, hub_name)
@@ -162,13 +163,17 @@ class FolderSource:
         index = folder / "model.safetensors.index.json"
         if index.exists():
             try:
-                return [folder / name for name in sorted(set(json.loads(index.read_text())["weight_map"].values()))]
+                return [
+                    folder / name
+                    for name in sorted(set(json.loads(index.read_text())["weight_map"].values()))
+                ]
             except (ValueError, LookupError, AttributeError, TypeError):
                 raise ModelError(f"{index} is damaged.", "Download the folder again.") from None
         files = sorted(folder.glob("*.safetensors"))
         if not files:
             raise ModelError(
-                f"{folder} holds no .safetensors file.", "Save the model with save_pretrained, or convert it to GGUF."
+                f"{folder} holds no .safetensors file.",
+                "Save the model with save_pretrained, or convert it to GGUF.",
             )
         return files
 
