@@ -111,6 +111,18 @@ def test_50_lookup_sizes_are_honoured():
         assert steps[1].proposed == (() if guess is None else (guess,))
 
 
+def test_50_a_copy_that_runs_into_the_end_of_the_text_goes_on_in_its_period():
+    """Lookup that stops, or repeats one token, where the match overlaps the present. mlx-engine #280"""
+    for text, guesses in (
+        ([1, 2, 3, 1, 2], (3, 1, 2, 3, 1)),
+        ([4, 5, 5, 5], (5, 5, 5, 5, 5)),
+        ([1, 2, 9, 1, 2, 8, 7, 1, 2], (8, 7, 1, 2, 8)),  # the latest of two
+        ([3, 1, 2, 9, 1, 2, 8, 3, 1, 2], (9, 1, 2, 8, 3)),  # the longest before the latest
+    ):
+        steps = write(tiny(), text, Ngram(1, 3), 5, limits=6).steps
+        assert steps[1].proposed == guesses
+
+
 def test_50_a_drafters_own_sampling_is_used_and_reported():
     """The draft model ignored its own options. LM Studio #499"""
     cold = ModelDrafter(table([0.6, 0.4]), table([0.6, 0.4]), Sampling(temperature=0.0))

@@ -100,7 +100,7 @@ def test_it_is_refused_with_a_hint(act, error, sentence):
 
 def test_what_is_allowed_at_the_edge():
     assert len(generate(Engine(ToyBackend(context=4)), [15] * 3).tokens) == 1
-    assert generate(Engine(ToyBackend(), prefill=1, keep=0), [0], Sampling(bias={15: -1.0})).tokens
+    assert generate(Engine(ToyBackend(context=40), prefill=1, keep=0), [0], Sampling(bias={15: -1.0})).tokens
     for draft, rule in ((Draft.chain([15, 0, 1], "says"), "block"), (TREE, "tree")):
         assert says(draft, rule).proposed == draft.tokens
     Engine(ToyBackend(rollback="none"))

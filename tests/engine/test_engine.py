@@ -197,6 +197,19 @@ def test_close_ends_every_text_and_frees_every_cache():
     engine.close()
 
 
+def test_closing_a_drafter_frees_what_it_holds_for_living_texts():
+    target, backend = ToyBackend(), Toy(seed=1)
+    model, lookup = ModelDrafter(backend, target), Ngram(1, 2)
+    for drafter in (model, lookup):
+        engine = Engine(target, drafter)
+        engine.submit([1, 2])
+        engine.step()
+        drafter.close()
+    assert backend.caches
+    assert backend.opened == 0
+    assert lookup._indexes == {}
+
+
 ERRORS = [RuntimeError("the pass failed"), KeyboardInterrupt()]
 
 
