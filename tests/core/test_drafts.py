@@ -1,0 +1,100 @@
+"""Drafts, verdicts and token trees."""
+
+import numpy as np
+import pytest
+
+from redline.core.dist import Dist
+from redline.core.topology import ROOT, ancestry, depths, path
+from redline.core.types import Budget, Draft, History, Verdict
+
+#      ROOT
+#     0    1
+#    2 3   4
+#    5
+PARENTS = (ROOT, ROOT, 0, 0, 1, 2)
+
+
+def bush():
+    tokens = (10, 11, 12, 13, 14, 15)
+    return Draft(tokens, PARENTS, tuple(map(Dist.point, tokens)), "bush")
+
+
+def test_paths_depths_and_ancestry_of_a_tree():
+    assert depths(PARENTS) == [1, 1, 2, 2, 2, 3]
+    assert [path(PARENTS, node) for node in (ROOT, 0, 4, 5)] == [[], [0], [1, 4], [0, 2, 5]]
+    mask = ancestry(PARENTS)
+    assert mask.dtype == np.bool_
+    assert [np.flatnonzero(row).tolist() for row in mask] == [path(PARENTS, node) for node in range(6)]
+    assert ancestry(()).shape == (0, 0)
+    assert depths(()) == []
+
+
+def test_children_stand_in_the_order_in_which_they_were_drawn():
+    assert [bush().children(node) for node in (ROOT, 0, 1, 2, 5)] == [[0, 1], [2, 3], [4], [5], []]
+
+
+def test_the_path_of_a_draft_is_its_tokens():
+    assert bush().path(5) == [10, 12, 15]
+    assert bush().path(ROOT) == []
+
+
+def test_a_chain_follows_itself():
+    draft = Draft.chain([4, 5, 6], "n-gram")
+    assert draft.parents == (ROOT, 0, 1)
+    assert draft.is_chain
+    assert len(draft) == 3
+    assert [q.prob(token) for token, q in zip(draft.tokens, draft.dists, strict=True)] == [1.0] * 3
+    q = Dist.of(np.ones(9))
+    assert Draft.chain([4], "model", [q]).dists == (q,)
+    assert not bush().is_chain
+
+
+def test_an_empty_draft_is_a_chain_of_none():
+    draft = Draft.empty()
+    assert (len(draft), draft.is_chain, draft.children(ROOT), draft.source) == (0, True, [], "none")
+    assert Draft.chain([], "n-gram") == Draft.empty("n-gram")
+
+
+def test_cutting_keeps_the_shallow_part():
+    draft = bush()
+    assert draft.cut(3) is draft.cut(9) is draft
+    assert draft.cut(0) == Draft.empty("bush")
+    two = draft.cut(2)
+    assert (two.tokens, two.parents, two.source) == ((10, 11, 12, 13, 14), PARENTS[:5], "bush")
+
+
+def test_cutting_renumbers_the_parents():
+    dists = tuple(Dist.point(i) for i in range(5))
+    draft = Draft((0, 1, 2, 3, 4), (ROOT, 0, 1, ROOT, 3), dists, "late sibling")
+    two = draft.cut(2)
+    assert (two.tokens, two.parents) == ((0, 1, 3, 4), (ROOT, 0, ROOT, 2))
+    assert two.dists == (dists[0], dists[1], dists[3], dists[4])
+
+
+@pytest.mark.parametrize(
+    ("tokens", "parents", "dists", "complaint"),
+    [
+        ((1, 2), (ROOT,), (1, 2), "one entry per guess"),
+        ((1,), (ROOT,), (), "one entry per guess"),
+        ((1, 2), (1, ROOT), (1, 2), "parents come before"),
+        ((1,), (0,), (1,), "parents come before"),
+        ((1,), (-2,), (1,), "parents come before"),
+        ((1, 2), (ROOT, 0), (1, 3), "cannot produce"),
+    ],
+)
+def test_a_draft_that_cannot_be_is_refused(tokens, parents, dists, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        Draft(tokens, parents, tuple(map(Dist.point, dists)), "broken")
+
+
+def test_drafts_verdicts_and_budgets_cannot_be_changed():
+    for thing, name in ((bush(), "tokens"), (Verdict((), 1), "token"), (Budget(1, 1), "depth")):
+        with pytest.raises(AttributeError):
+            setattr(thing, name, None)
+
+
+def test_history_grows_by_copies():
+    text = History([1, 2], prompt=1)
+    longer = text.then([3])
+    assert (list(text.tokens), list(longer.tokens), longer.prompt) == ([1, 2], [1, 2, 3], 1)
+    assert text.then([]) is text

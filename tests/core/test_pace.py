@@ -1,0 +1,64 @@
+"""Paces: how much is guessed next."""
+
+import pytest
+
+from redline.core.errors import UnknownName
+from redline.core.pace import PACES, Confidence, Fixed, Streak, find_pace
+from redline.core.types import Budget, Step
+
+
+def step(accepted, proposed, parents=None):
+    parents = tuple(range(-1, proposed - 1)) if parents is None else parents
+    return Step(
+        0, 0, emitted=(0,) * (accepted + 1), proposed=(0,) * proposed, parents=parents, accepted=accepted
+    )
+
+
+def test_fixed_never_changes():
+    pace = Fixed(4)
+    for accepted in (0, 4, 2):
+        assert pace.budget() == Budget(4, 4, 0.0)
+        pace.update(step(accepted, 4))
+    assert Fixed(3, nodes=10, confidence=0.2).budget() == Budget(3, 10, 0.2)
+
+
+def test_streak_grows_by_two_and_shrinks_by_one():
+    pace, depths = Streak(3), []
+    for kept in (True, True, False, False, True):
+        depth = pace.budget().depth
+        depths.append(depth)
+        pace.update(step(depth if kept else depth - 1, depth))
+    assert depths == [3, 5, 7, 6, 5]
+    assert pace.budget() == Budget(7, 7)
+
+
+def test_streak_stays_between_one_and_its_longest():
+    pace = Streak(2, longest=5)
+    for _ in range(4):
+        pace.update(step(0, 2))
+    assert pace.budget().depth == 1
+    for _ in range(9):
+        pace.update(step(3, 3))
+    assert pace.budget().depth == 5
+    assert Streak(40).budget().depth == 40
+
+
+def test_streak_learns_nothing_from_a_step_without_guesses():
+    pace = Streak(3)
+    pace.update(step(0, 0))
+    assert pace.budget().depth == 3
+
+
+def test_confidence_is_a_fixed_depth_with_a_threshold():
+    assert Confidence(6).budget() == Budget(6, 6, 0.4)
+    assert Confidence(6, 0.7).budget() == Budget(6, 6, 0.7)
+
+
+@pytest.mark.parametrize("name", PACES)
+def test_every_pace_is_found_by_name_and_starts_where_told(name):
+    assert find_pace(name)(3).budget().depth == 3
+
+
+def test_an_unknown_pace_suggests_its_neighbours():
+    with pytest.raises(UnknownName, match="streak"):
+        find_pace("streek")
