@@ -68,7 +68,7 @@ class Stacked:
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, prepared: Tensor) -> Tensor:
         rows, span = len(q), prepared.shape[-1]
         kv_heads, _, width = k.shape
-        q = q.unflatten(1, (kv_heads, -1)).transpose(0, 1).reshape(kv_heads, -1, width)
+        q = q.view(rows, kv_heads, -1, width).transpose(0, 1).reshape(kv_heads, -1, width)
         scores = torch.baddbmm(prepared, q, k[:, :span].transpose(1, 2), alpha=width**-0.5)
         weights = scores.softmax(-1, dtype=torch.float32).to(q.dtype)
         out = torch.bmm(weights, v[:, :span])
@@ -94,7 +94,7 @@ class Batched:
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, prepared: Tensor) -> Tensor:
         rows, span = len(q), prepared.shape[-1]
-        q = q.unflatten(1, (len(k), -1))
+        q = q.view(rows, len(k), -1, k.shape[-1])
         if self._heads > self._groups:
             q = F.pad(q, (0, 0, 0, self._heads - self._groups))
         k, v = (x[None, :, :span].expand(rows, -1, -1, -1) for x in (k, v))
@@ -112,7 +112,7 @@ class Single:
         return range(start + 1, start + rows + 1)
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, prepared: range) -> Tensor:
-        q = q.unflatten(1, (len(k), -1))
+        q = q.view(len(q), len(k), -1, k.shape[-1])
         rows = [
             F.scaled_dot_product_attention(q[None, r], k[None, :, :end], v[None, :, :end]).flatten()
             for r, end in enumerate(prepared)

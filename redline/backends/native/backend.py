@@ -12,7 +12,7 @@ from redline.backends.native import check
 from redline.backends.native.attention import candidates, spanned
 from redline.backends.native.cache import NativeCache
 from redline.backends.native.model import Model
-from redline.backends.native.plan import ROWS, Growth, growth, pieces
+from redline.backends.native.plan import Growth, growth, pieces
 from redline.core.errors import ContextError
 from redline.core.ports import Chunk, Tokenizer, Traits
 
@@ -117,7 +117,7 @@ class NativeBackend:
                 raise ValueError(f"A chunk has an id outside the vocabulary of {vocab}.")
             if cache.length + count > context:
                 raise ContextError(
-                    f"{count} more tokens after {cache.length} do not fit {self.name}'s context of {context}.",
+                    f"{cache.length} + {count} tokens do not fit {self.name}'s context of {context}.",
                     "Shorten the prompt, ask for fewer tokens, or open the model with a longer context.",
                 )
         return [growth(chunk, chunk.cache) for chunk in chunks]  # type: ignore[arg-type]
@@ -126,9 +126,10 @@ class NativeBackend:
     def _settle(self, model: Model) -> bool:
         """Choose how to compute, and find out whether rows then keep their bits."""
         model.attention = check.attention(model.config, self._device, self._dtype)
-        first = model.blocks[0]
-        layers = [first.qkv, first.out, first.gate, first.up, first.down, model.head]
-        floor = check.linear(layers, self._device, self._dtype)
+        block = model.blocks[0]
+        uses = [(block.qkv, ""), (block.out, "plus"), (block.gate, "swish"), (block.up, "times")]
+        uses += [(block.down, "plus"), (model.head, "")]
+        floor = check.linear(uses, self._device, self._dtype)
         if floor is not None:
             model.floor = floor
             if self._holds(model):
@@ -154,5 +155,5 @@ class NativeBackend:
         (piece,) = pieces([chunk], [growth(chunk, cache)], model.config.heads)
         logits = model.forward(piece, layers=2)
         cache.commit(None, len(tokens))
-        assert logits is not None and len(tokens) <= ROWS
+        assert logits is not None
         return logits

@@ -9,6 +9,8 @@ process; the choices have a fixed order, so that the same machine computes the s
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -18,45 +20,41 @@ from redline.backends.native.config import Config
 from redline.backends.native.linear import Linear
 from redline.backends.native.plan import ROWS
 
+T = TypeVar("T")
 _FLOORS = (1, 2, 4, 8, 16)
 _SIZES = (1, 2, 3, 4, 5, 7, 8, 9, 12, 13, 15, 16, 17, 24, 31, 32, 33, 48, 63, ROWS)
-_LARGE = 1 << 24  # weights of an output layer: nothing is fused with it, and fewer sizes must do
+_LARGE = 1 << 24  # weights of an output layer: fewer sizes must do
 _SPANS = (*(SPAN * n for n in range(1, 17)), 2560, 3200, 4224, 6016, 8064)
 _RUNS = (2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 16, 17, 24, 31, 33, 48, 63)
 _KNOWN: dict[tuple[object, ...], object] = {}
 
 
-def _once(key: tuple[object, ...], measure: Callable[[], object]) -> object:
+def _once(key: tuple[object, ...], measure: Callable[[], T]) -> T:
     key = (*key, torch.get_num_threads())
     if key not in _KNOWN:
         _KNOWN[key] = measure()
-    return _KNOWN[key]
+    return cast(T, _KNOWN[key])
 
 
 def _random(seed: int, *shape: int) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
-def linear_floor(layer: Linear, device: torch.device, dtype: torch.dtype) -> int | None:
-    """The fewest rows from which on this layer's results do not depend on their number; None if none."""
+def linear_floor(layer: Linear, use: str, device: torch.device, dtype: torch.dtype) -> int | None:
+    """The fewest rows from which on a layer's results do not depend on their number; None if there are none.
+
+    Args:
+        layer: The layer.
+        use: What the model calls: "" for the layer itself, or "swish", "times" or "plus".
+        device, dtype: Of its rows.
+    """
     x = _random(0, ROWS, layer.inputs).to(device, dtype)
-    sizes, ways = _SIZES, [layer.__call__]
-    if layer.inputs * layer.outputs < _LARGE:
-        other = _random(1, ROWS, layer.outputs).to(device, dtype)
-        ways += [
-            layer.swish,
-            lambda x: layer.times(x, other[: len(x)]),
-            lambda x: layer.plus(x, other[: len(x)]),
-        ]
-    else:
-        sizes = _SIZES[:3] + _SIZES[6::4]
-    floor: int | None = 1
-    for way in ways:
-        whole = way(x)
-        wrong = [size for size in sizes if not torch.equal(way(x[:size]), whole[:size])]
-        enough = [f for f in _FLOORS if not wrong or f > max(wrong)]
-        floor = None if floor is None or not enough else max(floor, enough[0])
-    return floor
+    others = () if use in ("", "swish") else (_random(1, ROWS, layer.outputs).to(device, dtype),)
+    way = getattr(layer, use) if use else layer
+    whole = way(x, *others)
+    sizes = _SIZES if layer.inputs * layer.outputs < _LARGE else _SIZES[:3] + _SIZES[6::4]
+    wrong = [n for n in sizes if not torch.equal(way(x[:n], *(other[:n] for other in others)), whole[:n])]
+    return next((floor for floor in _FLOORS if floor > max(wrong, default=0)), None)
 
 
 def attention_holds(way: Attention, config: Config, device: torch.device, dtype: torch.dtype) -> bool:
@@ -82,13 +80,16 @@ def attention_holds(way: Attention, config: Config, device: torch.device, dtype:
     return True
 
 
-def linear(layers: list[Linear], device: torch.device, dtype: torch.dtype) -> int | None:
-    """One floor for all of these layers, or None if some layer has none."""
-    floors = []
-    for layer in layers:
-        key = ("linear", type(layer), layer.inputs, layer.outputs, device, dtype)
-        floors.append(_once(key, lambda layer=layer: linear_floor(layer, device, dtype)))  # type: ignore[misc]
-    return None if None in floors else max(floors)  # type: ignore[type-var, return-value]
+def linear(uses: list[tuple[Linear, str]], device: torch.device, dtype: torch.dtype) -> int | None:
+    """One floor for all of these layers as they are used, or None if some layer has none."""
+    most = 1
+    for layer, use in uses:
+        key = ("linear", type(layer), layer.inputs, layer.outputs, use, device, dtype)
+        floor = _once(key, partial(linear_floor, layer, use, device, dtype))
+        if floor is None:
+            return None
+        most = max(most, floor)
+    return most
 
 
 def attention(config: Config, device: torch.device, dtype: torch.dtype) -> Attention:
@@ -99,4 +100,4 @@ def attention(config: Config, device: torch.device, dtype: torch.dtype) -> Atten
         ways = candidates(config.groups, device, dtype)
         return next((way for way in ways if attention_holds(way, config, device, dtype)), Single())
 
-    return _once(("attention", shape, device, dtype), choose)  # type: ignore[return-value]
+    return _once(("attention", shape, device, dtype), choose)

@@ -71,16 +71,24 @@ class Packed:
         self._bias = bias
 
     def __call__(self, x: Tensor) -> Tensor:
-        return torch.ops.mkldnn._linear_pointwise(x, self._weight, self._bias, "none", [], "")
+        return self._then(x, "none")
 
     def swish(self, x: Tensor) -> Tensor:
-        return torch.ops.mkldnn._linear_pointwise(x, self._weight, self._bias, "swish", [], "")
+        return self._then(x, "swish")
 
     def times(self, x: Tensor, other: Tensor) -> Tensor:
-        return torch.ops.mkldnn._linear_pointwise.binary(x, other, self._weight, self._bias, "mul")
+        return self._with(x, other, "mul")
 
     def plus(self, x: Tensor, other: Tensor) -> Tensor:
-        return torch.ops.mkldnn._linear_pointwise.binary(x, other, self._weight, self._bias, "add")
+        return self._with(x, other, "add")
+
+    def _then(self, x: Tensor, what: str) -> Tensor:
+        y: Tensor = torch.ops.mkldnn._linear_pointwise(x, self._weight, self._bias, what, [], "")
+        return y
+
+    def _with(self, x: Tensor, other: Tensor, what: str) -> Tensor:
+        y: Tensor = torch.ops.mkldnn._linear_pointwise.binary(x, other, self._weight, self._bias, what)
+        return y
 
 
 def pack(weight: Tensor, bias: Tensor | None) -> Linear:

@@ -30,7 +30,8 @@ def build(config: Config, source: Source, device: torch.device, dtype: torch.dty
     left = source.names() - loader.used
     if left:
         raise ModelError(
-            f"{source.name} holds {len(left)} tensors that a {config.architecture} model does not use, {min(left)} for one.",
+            f"{source.name} holds {len(left)} tensors that a {config.architecture} model does not use, "
+            f"{min(left)} for one.",
             "It is a variant that the native engine does not run; try the transformers or llama.cpp backend.",
         )
     return Model(config, source.embedding(dtype, device), blocks, norm, head, Rotary(config, device))
@@ -53,7 +54,7 @@ class _Loader:
         tensor = self.source.tensor(name)
         if tensor.shape != shape:
             raise ModelError(
-                f"{self.source.name} has {name} in shape {tuple(tensor.shape)}; its own description says {shape}.",
+                f"{self.source.name} has {name} in shape {tuple(tensor.shape)}, not in {shape}.",
                 "The file is inconsistent; download or convert it again.",
             )
         self.used.add(name)

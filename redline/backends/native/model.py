@@ -165,7 +165,7 @@ class Model:
         """Queries and keys, (rows, heads + kv_heads, head_dim), and values, (rows, kv_heads, head_dim)."""
         config = self.config
         qkv = block.qkv(self._rms(x, block.norm)).view(len(x), -1, config.head_dim)
-        qk, v = qkv.split((config.heads + config.kv_heads, config.kv_heads), 1)
+        qk, v = qkv[:, : -config.kv_heads], qkv[:, -config.kv_heads :]
         if block.head_norm is not None:
             qk = self._rms(qk, None) * block.head_norm
         return rotate(qk, rotations), v
@@ -178,13 +178,14 @@ class Model:
         out = torch.zeros((len(q), q.shape[1] * q.shape[2]), dtype=q.dtype, device=q.device)
         for place in places:
             k, v = place.keys[layer], place.values[layer]
-            nodes = None if place.nodes is None else place.nodes[:, layer].clone()
+            slots = None if place.nodes is None else place.nodes[:, layer]
+            nodes = None if slots is None else slots.clone()
             for sight in place.sights:
-                if nodes is not None and sight.line is not None:
-                    place.nodes[:, layer, :, : len(sight.line)] = nodes[:, :, sight.line]
+                if slots is not None and nodes is not None and sight.line is not None:
+                    slots[:, :, : len(sight.line)] = nodes[:, :, sight.line]
                 out[sight.rows] = self.attention(q[sight.given], k, v, sight.prepared)[: len(sight.rows)]
-            if nodes is not None:
-                place.nodes[:, layer] = nodes
+            if slots is not None and nodes is not None:
+                slots.copy_(nodes)
         return out
 
     def _rms(self, x: Tensor, weight: Tensor | None) -> Tensor:

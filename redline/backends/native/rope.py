@@ -38,11 +38,12 @@ class Rotary:
 
 def rotate(x: Tensor, rotations: Tensor) -> Tensor:
     """Turn heads (n, heads, head_dim) by their rows' rotations (n, 1, head_dim / 2)."""
-    pairs = torch.view_as_complex(x.float().unflatten(-1, (-1, 2)))
-    return torch.view_as_real(pairs * rotations).flatten(-2).to(x.dtype)
+    pairs = torch.view_as_complex(x.float().view(*x.shape[:2], -1, 2))
+    turned: Tensor = torch.view_as_real(pairs * rotations)
+    return turned.view(x.shape).to(x.dtype)
 
 
 def side_by_side(rows: Tensor, head_dim: int) -> Tensor:
     """Reorder the rows (heads · head_dim, …) of a projection from half-and-half pairs to neighbours."""
-    heads = rows.unflatten(0, (-1, 2, head_dim // 2))
+    heads = rows.view(-1, 2, head_dim // 2, *rows.shape[1:])
     return heads.transpose(1, 2).flatten(0, 2).contiguous()

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from redline.backends.gguf_file import GGUFFile, Stored
@@ -125,7 +126,7 @@ class GGUFSource:
         return Table(self.tensor("token_embd.weight").to(device, dtype), dtype)
 
 
-def _dequantised(stored: Stored, first: int, end: int) -> np.ndarray[Any, np.dtype[np.float32]]:
+def _dequantised(stored: Stored, first: int, end: int) -> NDArray[np.float32]:
     """Some rows of a stored matrix in float32, (rows, columns)."""
     from gguf.constants import GGMLQuantizationType
     from gguf.quants import dequantize
@@ -135,7 +136,8 @@ def _dequantised(stored: Stored, first: int, end: int) -> np.ndarray[Any, np.dty
     kind = GGMLQuantizationType(stored.kind)
     if kind in (GGMLQuantizationType.F32, GGMLQuantizationType.F16):
         return rows.view("<f4" if kind == GGMLQuantizationType.F32 else "<f2").astype(np.float32)
-    return dequantize(rows, kind)
+    plain: NDArray[np.float32] = dequantize(rows, kind)
+    return plain
 
 
 class FolderSource:
@@ -148,7 +150,7 @@ class FolderSource:
         self._where: dict[str, tuple[Any, str]] = {}
         for path in self._files(folder):
             try:
-                file = safe_open(path, framework="pt")
+                file: Any = safe_open(path, framework="pt")
             except (SafetensorError, OSError) as error:
                 raise ModelError(
                     f"{path} cannot be read: {error}.",
@@ -182,7 +184,8 @@ class FolderSource:
 
     def tensor(self, name: str) -> Tensor:
         file, hub_name = self._where[name]
-        return file.get_tensor(hub_name)
+        tensor: Tensor = file.get_tensor(hub_name)
+        return tensor
 
     def embedding(self, dtype: torch.dtype, device: torch.device) -> Embedding:
         table = self.tensor("token_embd.weight").to(device)

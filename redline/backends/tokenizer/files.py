@@ -16,8 +16,10 @@ from redline.backends.tokenizer.text import ModelTokenizer, Vocabulary
 from redline.core.errors import ModelError
 
 _ENDS = frozenset(
-    """<|im_end|> <|endoftext|> <|eot_id|> <|eom_id|> <|end_of_text|> <|end|> <|EOT|> <EOT> <end_of_turn>
-    </s> <|endofturn|> <｜end▁of▁sentence｜> [EOS]""".split()
+    (
+        *("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|end|>", "<|EOT|>"),
+        *("<EOT>", "<end_of_turn>", "</s>", "<|endofturn|>", "<｜end▁of▁sentence｜>", "[EOS]"),
+    )
 )
 """Control tokens that end an answer wherever they exist, whether or not the file says so."""
 

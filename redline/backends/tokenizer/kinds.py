@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
 
@@ -27,7 +27,7 @@ def _gpt2(digits: bool) -> pre_tokenizers.PreTokenizer:
     return pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), cut]) if digits else cut
 
 
-_PRE = {
+_PRE: dict[str, Callable[[], pre_tokenizers.PreTokenizer]] = {
     **dict.fromkeys(("default", "gpt-2", "gpt2", "mpt", "olmo"), lambda: _gpt2(digits=False)),
     **dict.fromkeys(("smollm", "starcoder", "refact", "command-r", "codeshell"), lambda: _gpt2(digits=True)),
     **dict.fromkeys(("qwen2", "deepseek-r1-qwen"), lambda: _cut(_QWEN)),
