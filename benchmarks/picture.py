@@ -25,7 +25,7 @@ def main() -> None:
     console.print()
     key = engine.submit(tokens, limits=redline.Limits(150))
     for step in follow(engine, [key]):
-        console.print(redlined(step, engine.target.tokenizer), end="")
+        console.print(redlined(step, engine.target.tokenizer, console), end="")
     console.print()
     PICTURE.write_text(console.export_svg(title="redline generate --draft ngram --marks"), encoding="utf-8")
 

@@ -41,6 +41,9 @@ class Pool:
 
     def give(self, cache: Cache, tokens: Sequence[int]) -> None:
         """Take back a cache that holds exactly `tokens`."""
+        if not tokens:  # it must not push out one that is of use
+            cache.close()
+            return
         self._idle.append((cache, tuple(tokens)))
         while len(self._idle) > self._keep:
             self._idle.pop(0)[0].close()

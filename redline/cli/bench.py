@@ -119,8 +119,8 @@ def _show(document: dict[str, Any]) -> None:
     for arm, numbers in document["arms"].items():
         title = f"{settings['model']} · {arm} · {settings['rule']} · depth {settings['depth']}"
         table = Table(title=title if settings["exact"] else f"{title} · LOSSY", title_justify="left")
-        table.add_column("prompts")
-        for name in ("plain tok/s", "tok/s", "speed-up", "10–90 %", "tokens/step", "acceptance", "identical"):
+        table.add_column("prompts", no_wrap=True)
+        for name in ("plain tok/s", "tok/s", "speed-up", "10–90 %", "per step", "accepted", "same"):
             table.add_column(name, justify="right")
         rows = {**numbers["by_category"], "all": numbers["all"]}
         for name, row in rows.items():

@@ -69,15 +69,15 @@ def _show(engine: Engine, tokens: list[int], max_tokens: int, console: Console) 
     seed, steps = engine.live[key].seed, []
     for step in follow(engine, [key]):
         steps.append(step)
-        console.print(redlined(step, engine.target.tokenizer), end="")
+        console.print(redlined(step, engine.target.tokenizer, console), end="")
     console.print()
     return to_result(steps, seed)
 
 
 def _table(pairs: dict[str, tuple[Result, Result]]) -> Table:
     table = Table()
-    table.add_column("prompt")
-    for title in ("tokens", "tokens/step", "acceptance", "plain tok/s", "tok/s", "speed-up"):
+    table.add_column("prompt", no_wrap=True)
+    for title in ("tokens", "per step", "accepted", "plain tok/s", "tok/s", "speed-up"):
         table.add_column(title, justify="right")
     for title, (slow, fast) in pairs.items():
         plain, ours = slow.metrics, fast.metrics

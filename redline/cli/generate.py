@@ -157,7 +157,7 @@ def _write(
     for step in follow(engine, [key]):
         steps.append(step)
         if show and marks:
-            console.print(redlined(step, engine.target.tokenizer), end="")
+            console.print(redlined(step, engine.target.tokenizer, console), end="")
         elif show:
             sys.stdout.write("".join(step.texts))
             sys.stdout.flush()

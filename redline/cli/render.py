@@ -6,7 +6,6 @@ from rich.console import Console
 from rich.text import Text
 
 from redline.core.ports import Tokenizer
-from redline.core.topology import ROOT
 from redline.core.types import Step
 from redline.engine.generate import pieces
 
@@ -14,33 +13,32 @@ STYLES = {"guess": "green", "correction": "bold red", "bonus": "bold blue", "pla
 STRUCK = "dim red strike"
 
 
-def redlined(step: Step, tokenizer: Tokenizer) -> Text:
-    """One step's text in colour, with the refused first guess struck out before its correction."""
+def redlined(step: Step, tokenizer: Tokenizer, console: Console) -> Text:
+    """One step's text in colour, with the refused first guess struck out before its correction.
+
+    Where there is no colour, [-struck-] and {+correction+} stand in brackets, as wdiff writes them.
+    """
     text = Text()
     for piece in pieces(step):
-        if piece.origin == "correction" and (token := refused(step)) is not None:
-            text.append(tokenizer.piece(token).decode(errors="replace").strip("\n"), STRUCK)
-        text.append(piece.text, STYLES[piece.origin])
+        correction = piece.origin == "correction"
+        if correction and step.refused is not None:
+            struck = tokenizer.piece(step.refused).decode(errors="replace").strip("\n")
+            text.append(_bracketed(struck, "[--]", console), STRUCK)
+        written = _bracketed(piece.text, "{++}", console) if correction else piece.text
+        text.append(written, STYLES[piece.origin])
     return text
-
-
-def refused(step: Step) -> int | None:
-    """The first guess that was not kept, if the step ended with a refusal."""
-    node = ROOT
-    for token in step.emitted:
-        children = [i for i, parent in enumerate(step.parents) if parent == node]
-        node_or_none = next((i for i in children if step.proposed[i] == token), None)
-        if node_or_none is None:
-            return step.proposed[children[0]] if children else None
-        node = node_or_none
-    return None
 
 
 def legend(console: Console) -> None:
     """What the colours mean."""
     text = Text("kept guess", STYLES["guess"])
-    text.append("  ").append("refused guess", STRUCK)
-    text.append("  ").append("correction", STYLES["correction"])
+    text.append("  ").append(_bracketed("refused guess", "[--]", console), STRUCK)
+    text.append("  ").append(_bracketed("correction", "{++}", console), STYLES["correction"])
     text.append("  ").append("bonus", STYLES["bonus"])
     text.append("  plain")
     console.print(text)
+
+
+def _bracketed(text: str, brackets: str, console: Console) -> str:
+    plain = console.no_color or not console.is_terminal
+    return f"{brackets[:2]}{text}{brackets[2:]}" if plain else text

@@ -80,7 +80,7 @@ def fold(steps: Iterable[Step]) -> Metrics:
 def _acceptance_at(steps: list[Step]) -> tuple[float, ...]:
     rates: list[float] = []
     depth = 1
-    while reached := [s for s in steps if s.depth >= depth and s.accepted >= depth - 1]:
+    while reached := [s for s in steps if s.accepted + (s.refused is not None) >= depth]:
         rates.append(sum(s.accepted >= depth for s in reached) / len(reached))
         depth += 1
     return tuple(rates)

@@ -200,6 +200,7 @@ class Traits:
     device: str = "cpu"
 
 
+@runtime_checkable
 class Backend(Protocol):
     """A language model that can read several texts at once and forget what it should not have read."""
 

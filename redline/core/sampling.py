@@ -88,8 +88,8 @@ def distribution(
         A `Dist` over the tokens that survive every filter.
 
     Raises:
-        ValueError: The row holds NaN, or no token is left to choose from.
-        OptionError: A bias names a token outside the vocabulary.
+        OptionError: A bias names a token outside the vocabulary, no token is left to choose from, or the
+            row holds NaN.
     """
     logits = _biased(logits, settings.bias)
     if settings.reads_history:
@@ -98,7 +98,10 @@ def distribution(
         logits = np.where(allowed, logits, -np.inf)
     top = int(logits.argmax())  # NaN compares as the largest, so a broken row shows itself here
     if not np.isfinite(logits[top]):
-        raise ValueError(f"no token can be chosen: the largest logit is {logits[top]}")
+        raise OptionError(
+            f"No token can be chosen: the largest logit is {logits[top]}.",
+            "A bias or a constraint may forbid every token; a model that computes NaN is damaged.",
+        )
     if settings.temperature == 0:
         return Dist.point(top)
     ids = _top_k(logits, settings.top_k)

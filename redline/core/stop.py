@@ -17,7 +17,7 @@ class Limits:
 
     Attributes:
         max_tokens: Tokens to emit at most; None goes on to the end of the context.
-        stop: Texts that end the output and are not part of it.
+        stop: Texts that end the output and are not part of it; a single one may stand for itself.
         stop_tokens: Ids that end it, emitted but adding no text; the model's own when None.
 
     Raises:
@@ -25,7 +25,7 @@ class Limits:
     """
 
     max_tokens: int | None = None
-    stop: tuple[str, ...] = ()
+    stop: str | Sequence[str] = ()
     stop_tokens: frozenset[int] | None = None
 
     def __post_init__(self) -> None:
@@ -43,7 +43,7 @@ class Ending:
     """
 
     def __init__(self, limits: Limits, room: int, tokenizer: Tokenizer) -> None:
-        self._text = TextStream(limits.stop)
+        self._text = TextStream([limits.stop] if isinstance(limits.stop, str) else limits.stop)
         self._stop_tokens = tokenizer.ends if limits.stop_tokens is None else limits.stop_tokens
         self._piece = tokenizer.piece
         self.left = room if limits.max_tokens is None else min(limits.max_tokens, room)

@@ -175,6 +175,17 @@ class Step:
         return max(depths(self.parents), default=0)
 
     @property
+    def refused(self) -> int | None:
+        """The first guess that the target did not write, where one ended the step; else None."""
+        node = ROOT
+        for token in self.emitted:
+            children = [i for i, parent in enumerate(self.parents) if parent == node]
+            node = next((i for i in children if self.proposed[i] == token), ROOT)
+            if node == ROOT:
+                return self.proposed[children[0]] if children else None
+        return None
+
+    @property
     def seconds(self) -> float:
         """All the time this step took."""
         return self.draft_s + self.target_s + self.verify_s + self.rewind_s + self.other_s

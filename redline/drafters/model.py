@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -39,11 +40,13 @@ class Text:
         cache: Its cache.
         read: The tokens in it, guesses included.
         agreed: How many of them are known to be the text's.
+        lost: The text has a token that the draft model does not know.
     """
 
     cache: Cache
     read: list[int] = field(default_factory=list)
     agreed: int = 0
+    lost: bool = False
 
 
 @dataclass(slots=True)
@@ -132,7 +135,13 @@ class ModelDrafter:
         room = self._backend.traits.context - len(tokens)
         depth = min(scene.budget.depth, room + 1)  # the last guess is never read
         unread = list(tokens[text.agreed :])
-        if depth <= 0 or any(token >= self._backend.traits.vocab_size for token in unread):
+        if depth > 0 and max(unread) >= self._backend.traits.vocab_size and not text.lost:
+            text.lost = True
+            warnings.warn(
+                f"{self.name} cannot read token {max(unread)}; it guesses no more in this text.",
+                stacklevel=2,
+            )
+        if depth <= 0 or text.lost:
             return Guess(scene, text, 0, [])
         # The last token stays unread, so that there is always a row to draw the first guess from.
         keep = text.agreed + min(shared_prefix(text.read[text.agreed :], unread), len(unread) - 1)
@@ -150,7 +159,8 @@ class ModelDrafter:
         sampling = self._sampling or guess.scene.sampling
         if sampling.bias:
             sampling = replace(sampling, bias={i: b for i, b in sampling.bias.items() if i < self._width})
-        q = distribution(logits, sampling, guess.scene.history.then(guess.tokens))
+        history = guess.scene.history
+        q = distribution(logits, sampling, history.then(guess.tokens) if sampling.reads_history else history)
         token = guess.scene.chance.pick(q, at=len(guess.tokens))
         guess.tokens.append(token)
         guess.dists.append(q)

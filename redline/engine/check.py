@@ -10,7 +10,7 @@ from redline.core.sampling import Sampling
 from redline.core.topology import depths
 from redline.core.types import Draft
 
-BUG = "This is a fault of the drafter; inheriting redline.testing.DrafterContract finds such faults."
+FAULT = "This is a fault of the drafter; inheriting redline.testing.DrafterContract finds such faults."
 
 
 def check_engine(target: Backend, drafter: Drafter | None, prefill: int, keep: int) -> None:
@@ -32,7 +32,7 @@ def check_text(target: Backend, rule: Rule, prompt: Sequence[int], sampling: Sam
     All of it before the first pass, where it would be an error of every text in the batch.
     """
     context, vocab_size = target.traits.context, target.traits.vocab_size
-    if not prompt:
+    if len(prompt) == 0:
         raise OptionError("The prompt is empty.", "Give the model at least one token to go on from.")
     if len(prompt) >= context:
         raise ContextError(
@@ -52,17 +52,21 @@ def check_text(target: Backend, rule: Rule, prompt: Sequence[int], sampling: Sam
         )
 
 
-def check_draft(drafter: Drafter, draft: Draft, scene: Scene, rule: Rule, target: Backend) -> None:
-    """Refuse a draft that breaks its budget, or that rule or target cannot take."""
-    if len(draft) > scene.budget.nodes or max(depths(draft.parents), default=0) > scene.budget.depth:
-        raise OptionError(f"The drafter {drafter.name} guessed more than its budget {scene.budget}.", BUG)
-    if any(not 0 <= token < target.traits.vocab_size for token in draft.tokens):
-        raise OptionError(
-            f"The drafter {drafter.name} guessed a token that {target.name} does not have.", BUG
-        )
-    if not draft.is_chain and not (rule.trees and target.traits.trees):
-        who = target.name if rule.trees else f"the rule {rule.name}"
-        raise OptionError(
-            f"The drafter {drafter.name} guesses trees, and {who} takes chains only.",
-            "Use the rule matching or tree on a target with trees, or a drafter of chains.",
-        )
+def check_drafts(
+    drafter: Drafter, drafts: Sequence[Draft], scenes: Sequence[Scene], rule: Rule, target: Backend
+) -> None:
+    """Refuse drafts that break their budgets, or that rule or target cannot take."""
+    who = f"The drafter {drafter.name}"
+    if len(drafts) != len(scenes):
+        raise OptionError(f"{who} made {len(drafts)} drafts for {len(scenes)} texts.", FAULT)
+    for draft, scene in zip(drafts, scenes, strict=True):
+        if len(draft) > scene.budget.nodes or max(depths(draft.parents), default=0) > scene.budget.depth:
+            raise OptionError(f"{who} guessed more than its budget, {scene.budget}.", FAULT)
+        if any(not 0 <= token < target.traits.vocab_size for token in draft.tokens):
+            raise OptionError(f"{who} guessed an id that {target.name} does not have.", FAULT)
+        if not draft.is_chain and not (rule.trees and target.traits.trees):
+            taker = target.name if rule.trees else f"the rule {rule.name}"
+            raise OptionError(
+                f"{who} guesses trees, and {taker} takes chains only.",
+                "Use the rule matching or tree on a target with trees, or a drafter of chains.",
+            )

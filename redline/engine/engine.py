@@ -18,6 +18,9 @@ from redline.engine.check import check_engine, check_text
 from redline.engine.live import Live
 from redline.engine.loop import advance
 
+_KEYS = count()
+"""Keys are unique in the process, so that engines can share a drafter."""
+
 
 class Engine:
     """Speculative decoding of any number of texts at once.
@@ -50,7 +53,7 @@ class Engine:
         self.target, self.drafter, self.rule = target, drafter, rule or Matching()
         self.live: dict[int, Live] = {}
         self._pace, self._prefill, self._noise = pace, prefill, noise
-        self._pool, self._keys = Pool(target, keep), count()
+        self._pool = Pool(target, keep)
 
     def submit(
         self,
@@ -75,7 +78,7 @@ class Engine:
         room = self.target.traits.context - len(prompt)
         ending = Ending(limits or Limits(), room, self.target.tokenizer)
         pace, noise = self._pace(), self._noise(seed)
-        key = next(self._keys)
+        key = next(_KEYS)
         cache = self._pool.take(prompt)
         self.live[key] = Live(key, list(prompt), len(prompt), cache, ending, pace, sampling, seed, noise)
         if self.drafter:
@@ -112,11 +115,18 @@ class Engine:
                 self.cancel(step.key)
         return sorted(steps, key=lambda step: step.key)
 
-    def cancel(self, key: int) -> None:
-        """End a text at once and free its place; an unknown key is ignored."""
-        if live := self.live.get(key):
-            self._pool.give(live.cache, live.tokens[: live.cache.length])
-            self._forget(live)
+    def cancel(self, key: int) -> Step | None:
+        """End a text at once and free its place.
+
+        Returns:
+            The record that closes it; None where there was no such text any more.
+        """
+        live = self.live.get(key)
+        if live is None:
+            return None
+        self._pool.give(live.cache, live.tokens[: live.cache.length])
+        self._forget(live)
+        return Step(key, len(live.tokens), finish="cancelled")
 
     def close(self) -> None:
         """End every text and free the kept caches; target and drafter stay open."""

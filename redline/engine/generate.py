@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import index
 from typing import Literal, TypeAlias
 
+from redline.core.errors import OptionError
 from redline.core.metrics import Metrics, fold
 from redline.core.sampling import Sampling
 from redline.core.stop import Limits
@@ -64,23 +66,27 @@ def to_tokens(engine: Engine, prompt: Prompt) -> list[int]:
     if isinstance(prompt, str):
         return engine.target.tokenizer.encode(prompt)
     messages = [item for item in prompt if isinstance(item, Mapping)]
-    if messages:
+    if messages and len(messages) == len(prompt):
         return engine.target.tokenizer.chat(messages)
-    return [int(token) for token in prompt if not isinstance(token, Mapping)]
+    try:
+        return [index(token) for token in prompt]  # type: ignore[arg-type]  # what is no id raises
+    except TypeError:
+        hint = "Give a text, a list of ids, or a list of messages with role and content."
+        raise OptionError(f"{prompt!r} is not a prompt.", hint) from None
 
 
 def pieces(step: Step) -> list[Piece]:
     """The text of a step, token by token, each with its origin."""
     own: Origin = "plain"
     if step.proposed:
-        own = "bonus" if step.accepted == step.depth else "correction"
+        own = "bonus" if step.refused is None else "correction"
     return [
         Piece(text, token, "guess" if i < step.accepted else own, step.source)
         for i, (token, text) in enumerate(zip(step.emitted, step.texts, strict=True))
     ]
 
 
-def follow(engine: Engine, keys: Sequence[int]) -> Iterator[Step]:
+def follow(engine: Engine, keys: Sequence[int]) -> Generator[Step]:
     """Step the engine until the texts `keys` have ended; yields their records as they come.
 
     Leaving early, by an error or by closing the iterator, cancels what has not ended. The records of other
@@ -100,17 +106,53 @@ def follow(engine: Engine, keys: Sequence[int]) -> Iterator[Step]:
             engine.cancel(key)
 
 
+class Stream(Iterator[Piece]):
+    """One text piece by piece. Made by `stream`.
+
+    Attributes:
+        seed: Repeats the run when given again.
+        steps: The records so far.
+    """
+
+    def __init__(self, engine: Engine, key: int) -> None:
+        self.seed = engine.live[key].seed
+        self.steps: list[Step] = []
+        self._engine, self._key = engine, key
+        self._pieces = _read(follow(engine, [key]), self.steps)
+
+    def __next__(self) -> Piece:
+        return next(self._pieces)
+
+    @property
+    def result(self) -> Result:
+        """The whole text, once it has ended."""
+        return to_result(self.steps, self.seed)
+
+    def close(self) -> None:
+        """Stop here; the text's place is free at once."""
+        self._pieces.close()
+        self._engine.cancel(self._key)
+
+    def __del__(self) -> None:  # a reader that just walks away leaves nothing behind
+        self.close()
+
+
+def _read(records: Iterator[Step], steps: list[Step]) -> Generator[Piece]:
+    """The pieces of records, which are kept in `steps`."""
+    for step in records:
+        steps.append(step)
+        yield from pieces(step)
+
+
 def stream(
     engine: Engine,
     prompt: Prompt,
     sampling: Sampling | None = None,
     limits: Limits | None = None,
     seed: int | None = None,
-) -> Iterator[Piece]:
-    """Write one text piece by piece; closing the iterator cancels it. Arguments as for `generate`."""
-    key = engine.submit(to_tokens(engine, prompt), sampling, limits, seed)
-    for step in follow(engine, [key]):
-        yield from pieces(step)
+) -> Stream:
+    """Write one text piece by piece; closing the stream cancels it. Arguments as for `generate`."""
+    return Stream(engine, engine.submit(to_tokens(engine, prompt), sampling, limits, seed))
 
 
 def generate(
@@ -143,6 +185,8 @@ def generate_many(
     seed: int | None = None,
 ) -> list[Result]:
     """Write several texts as one batch; each is what it would have been alone. See `generate`."""
+    if isinstance(prompts, str):
+        raise OptionError("One prompt was given for several.", "Use generate, or put it into a list.")
     tokens = [to_tokens(engine, prompt) for prompt in prompts]
     keys: list[int] = []
     try:

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from redline import backends, models
-from redline.core.errors import OptionError
+from redline.core.errors import OptionError, UnknownName, unknown
 from redline.core.pace import find_pace
 from redline.core.ports import Backend, Drafter
 from redline.core.sampling import Sampling
@@ -21,7 +21,7 @@ MODEL_FREE: dict[str, Callable[[], Drafter | None]] = {"none": lambda: None, "ng
 
 def load(
     model: str | Path | Backend,
-    draft: str | Path | Drafter | None = None,
+    draft: str | Path | Backend | Drafter | None = None,
     *,
     rule: str = "matching",
     pace: str = "fixed",
@@ -42,36 +42,44 @@ def load(
         depth: Where the pace starts; 0 decodes plainly.
         draft_sampling: How a draft model draws; as the target does when left out.
         device, dtype, threads: For models opened here; chosen by the backend when left out.
-
         keep: See `Engine`.
 
     Raises:
         RedlineError: A name, file or option is not good; says which and what to do.
     """
-    if depth < 0:
-        raise OptionError(f"depth is {depth}.", "It must be 0 or more; 0 decodes plainly.")
     judge, make_pace = find_rule(rule), partial(find_pace(pace), depth)
+    make_pace()  # a depth that cannot be honoured shows itself before a model is loaded
     open_model = partial(backends.open, device=device, dtype=dtype, threads=threads)
+    guess = _find_draft(draft, draft_sampling)
     target = open_model(models.find(model)) if isinstance(model, str | Path) else model
-    drafter = _drafter(draft, target, open_model, draft_sampling)
-    return Engine(target, drafter, rule=judge, pace=make_pace, keep=keep)
+    try:
+        if isinstance(guess, Path):
+            guess = open_model(guess)
+        drafter = ModelDrafter(guess, target, draft_sampling) if isinstance(guess, Backend) else guess
+        return Engine(target, drafter, rule=judge, pace=make_pace, keep=keep)
+    except BaseException:
+        if target is not model:
+            target.close()
+        raise
 
 
-def _drafter(
-    draft: str | Path | Drafter | None,
-    target: Backend,
-    open_model: Callable[[Path], Backend],
-    sampling: Sampling | None,
-) -> Drafter | None:
-    if draft is None or not isinstance(draft, str | Path):
-        drafter = draft
-    elif draft in MODEL_FREE:
-        drafter = MODEL_FREE[str(draft)]()
+def _find_draft(
+    draft: str | Path | Backend | Drafter | None, sampling: Sampling | None
+) -> Path | Backend | Drafter | None:
+    """What a draft's name means: a model's path, or a drafter that needs no model."""
+    found: Path | Backend | Drafter | None
+    if isinstance(draft, str) and draft in MODEL_FREE:
+        found = MODEL_FREE[draft]()
+    elif isinstance(draft, str | Path):
+        try:
+            found = models.find(draft)
+        except UnknownName:
+            raise unknown("draft", str(draft), [*MODEL_FREE, *models.names()]) from None
     else:
-        return ModelDrafter(open_model(models.find(draft)), target, sampling)
-    if sampling is not None:
+        found = draft
+    if sampling is not None and not isinstance(found, Path | Backend):
         raise OptionError(
-            f"The drafter {drafter.name if drafter else 'none'} draws nothing, so it has no temperature.",
+            f"The drafter {found.name if found else 'none'} draws nothing, so it has no temperature.",
             "Leave the draft temperature out, or draft with a model.",
         )
-    return drafter
+    return found

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from redline.core.errors import RewindError
 from redline.core.ports import Backend, Chance, Chunk, Drafter, Rule, Scene
 from redline.core.types import Draft, Step
-from redline.engine.check import check_draft
+from redline.engine.check import check_drafts
 from redline.engine.live import Live, Rows
 
 
@@ -69,9 +69,10 @@ def propose(target: Backend, drafter: Drafter | None, rule: Rule, lives: Sequenc
         for live in lives
         if (budget := live.budget()).depth > 0
     ]
-    for scene, draft in zip(scenes, drafter.propose(scenes) if scenes else [], strict=True):
-        check_draft(drafter, draft, scene, rule, target)
-        drafts[scene.key] = draft
+    if scenes:
+        proposed = drafter.propose(scenes)
+        check_drafts(drafter, proposed, scenes, rule, target)
+        drafts |= {scene.key: draft for scene, draft in zip(scenes, proposed, strict=True)}
     return drafts
 
 

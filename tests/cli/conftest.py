@@ -4,6 +4,7 @@ import io
 import json
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -37,7 +38,7 @@ class Ran:
 @pytest.fixture
 def redline(monkeypatch, capsys):
     """Run `redline ARGS` in this process."""
-    monkeypatch.setattr(load.models, "find", lambda name: name)
+    monkeypatch.setattr(load.models, "find", lambda name: Path(name))
     monkeypatch.setattr(load.backends, "open", lambda path, **options: toy_for(path), raising=False)
 
     def run(*args, stdin=b""):

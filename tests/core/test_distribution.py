@@ -177,9 +177,9 @@ def test_only_top_k_given_with_a_temperature_of_one_is_random():
 def test_broken_rows_are_refused():
     for row in ([1, np.nan, 3], [-inf, -inf], [1, inf], [np.nan, np.nan]):
         for temperature in (0, 1):
-            with pytest.raises(ValueError, match="no token can be chosen"):
+            with pytest.raises(OptionError, match="No token can be chosen"):
                 distribution(np.array(row), Sampling(temperature=temperature), NOTHING)
-    with pytest.raises(ValueError, match="no token can be chosen"):
+    with pytest.raises(OptionError, match="No token can be chosen"):
         distribution(np.zeros(3), Sampling(), NOTHING, np.zeros(3, bool))
 
 

@@ -13,7 +13,7 @@ def step(accepted, proposed, **options):
     return Step(
         key=0,
         position=0,
-        emitted=tuple(range(accepted + 1)),
+        emitted=(*range(accepted), 999),  # 999: the target's own
         proposed=tuple(range(proposed)),
         parents=tuple(range(-1, proposed - 1)),
         accepted=accepted,
@@ -104,3 +104,18 @@ def test_a_step_knows_its_depth_and_its_seconds():
     assert step(1, 3).depth == 3
     assert replace(step(0, 0), proposed=(1, 2, 3), parents=(-1, -1, 0)).depth == 2
     assert step(0, 0, draft_s=1, target_s=2, verify_s=3, rewind_s=4, other_s=5).seconds == 15
+
+
+def test_a_shallow_leaf_is_not_a_refusal():
+    """The kept branch of a tree ended before its longest one did."""
+    tree = Step(0, 0, emitted=(5, 9), proposed=(5, 6, 7), parents=(-1, -1, 1), accepted=1)
+    assert (tree.depth, tree.refused) == (2, None)
+    assert fold([tree]).acceptance_at == (1.0,)
+
+
+def test_the_refused_guess_is_the_first_that_the_target_did_not_write():
+    assert step(2, 4).refused == 2
+    assert step(4, 4).refused is None
+    assert step(0, 0).refused is None
+    tree = Step(0, 0, emitted=(5, 9), proposed=(5, 6, 7, 8), parents=(-1, -1, 0, 0), accepted=1)
+    assert tree.refused == 7

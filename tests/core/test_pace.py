@@ -9,9 +9,8 @@ from redline.core.types import Budget, Step
 
 def step(accepted, proposed, parents=None):
     parents = tuple(range(-1, proposed - 1)) if parents is None else parents
-    return Step(
-        0, 0, emitted=(0,) * (accepted + 1), proposed=(0,) * proposed, parents=parents, accepted=accepted
-    )
+    emitted = (0,) * accepted + (999,)
+    return Step(0, 0, emitted=emitted, proposed=(0,) * proposed, parents=parents, accepted=accepted)
 
 
 def test_fixed_never_changes():

@@ -73,7 +73,7 @@ REFUSED = {
     "unknown guess": (
         lambda: says(Draft.chain([16], "says")),
         OptionError,
-        "says guessed a token that toy-16-0 does not have",
+        "says guessed an id that toy-16-0 does not have",
     ),
     "negative guess": (lambda: says(Draft.chain([-1], "says")), OptionError, "does not have"),
     "tree for a rule of chains": (

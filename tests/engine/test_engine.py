@@ -153,7 +153,7 @@ def test_a_drafter_is_not_asked_where_no_guess_could_be_used():
 def test_a_budget_leaves_room_for_the_targets_own_token_and_is_no_deeper_than_it_is_large():
     budgets = []
     drafter = Says(lambda scenes: [budgets.append(s.budget) or Draft.empty() for s in scenes])
-    for pace in (Fixed(3, nodes=9), Fixed(5, nodes=2, confidence=0.5), Fixed(-1), Fixed(4, nodes=0)):
+    for pace in (Fixed(3, nodes=9), Fixed(5, nodes=2, confidence=0.5), Fixed(0), Fixed(4, nodes=0)):
         run(
             engine := Engine(ToyBackend(), drafter, pace=lambda p=pace: p),
             [engine.submit([1], limits=Limits(4))],
@@ -295,7 +295,7 @@ def test_a_text_that_cannot_begin_holds_nothing(options, limits, error):
 def test_a_wrong_number_of_drafts_is_an_error(drafts):
     engine = Engine(ToyBackend(), Says(lambda scenes: [Draft.empty()] * drafts))
     engine.submit([1])
-    with pytest.raises(ValueError, match="zip"):
+    with pytest.raises(OptionError, match=f"says made {drafts} drafts for 1 texts"):
         engine.step()
     assert engine.live == {}
 
@@ -392,3 +392,25 @@ def test_the_context_is_filled_and_never_passed():
         result = generate(Engine(target, Ngram(1, 1)), [1] * length)
         assert len(result.tokens) == 10 - length
         assert result.finish == "length"
+
+
+def test_engines_can_share_a_drafter():
+    drafter = Ngram(1, 3)
+    engines = [Engine(ToyBackend(order=2), drafter) for _ in range(2)]
+    keys = [engine.submit([1, 2, 3, 1, 2], limits=Limits(12)) for engine in engines]
+    tokens = [[], []]
+    while any(engine.live for engine in engines):
+        for i, engine in enumerate(engines):
+            for step in engine.step():
+                assert step.key == keys[i]
+                tokens[i] += step.emitted
+    assert tokens[0] == tokens[1] == list(generate(engines[0], [1, 2, 3, 1, 2], limits=Limits(12)).tokens)
+
+
+def test_cancelling_returns_the_record_that_closes_the_text():
+    engine = Engine(ToyBackend())
+    key = engine.submit([1, 2])
+    engine.step()
+    step = engine.cancel(key)
+    assert (step.key, step.finish, step.emitted) == (key, "cancelled", ())
+    assert engine.cancel(key) is None

@@ -10,7 +10,7 @@ from redline.core.stop import Limits
 from redline.drafters import ModelDrafter, Ngram
 from redline.engine import generate
 from redline.engine.load import MODEL_FREE, load
-from redline.testing import ToyBackend
+from redline.testing import ToyBackend, ToyTokenizer
 
 PATHS = {"big": Path("/models/big.gguf"), "small": Path("/models/small.gguf")}
 
@@ -123,3 +123,22 @@ def test_keep_reaches_the_engine(opened):
         for prompt in ([1, 2], [3, 4], [5, 6]):
             generate(engine, prompt, limits=Limits(2))
         assert len(engine._pool._idle) == keep
+
+
+def test_an_open_backend_can_draft(opened):
+    backend = ToyBackend(seed=3)
+    engine = load(ToyBackend(), backend)
+    assert engine.drafter._backend is backend
+
+
+def test_a_misspelt_draft_suggests_drafters_and_models(monkeypatch):
+    with pytest.raises(UnknownName, match=r"no draft named 'ngrams'.*\n.*ngram"):
+        load(ToyBackend(), "ngrams")
+
+
+def test_a_target_opened_for_nothing_is_closed(opened, monkeypatch):
+    closed = []
+    monkeypatch.setattr(ToyBackend, "close", lambda self: closed.append(self.name))
+    with pytest.raises(RedlineError):
+        load("big", ToyBackend(tokenizer=ToyTokenizer([b"?"] * 16)))
+    assert len(closed) == 1

@@ -1,5 +1,6 @@
 """Text in, text out: whole, in pieces, several at once."""
 
+import numpy as np
 import pytest
 
 from redline.core.dist import Dist
@@ -118,14 +119,42 @@ def test_pieces_of_a_step_that_read_the_prompt_are_none():
     assert pieces(Step(0, 5, prefilled=5)) == []
 
 
-def test_a_stream_begins_when_it_is_read():
+def test_a_stream_begins_at_once_so_that_mistakes_show_where_they_are_made():
     machine = engine()
     unread = stream(machine, PROMPT)
-    assert machine.live == {}
+    assert len(machine.live) == 1
     unread.close()
-    late = stream(machine, [])
+    assert machine.live == {}
     with pytest.raises(OptionError):
-        next(late)
+        stream(machine, [])
+
+
+def test_a_stream_that_nobody_reads_or_closes_leaves_nothing_behind():
+    machine = engine()
+    stream(machine, PROMPT)
+    assert machine.live == {}
+
+
+def test_a_stream_tells_its_seed_and_its_result():
+    machine = engine()
+    pieces = stream(machine, PROMPT, HOT, Limits(9))
+    text = "".join(piece.text for piece in pieces)
+    again = generate(machine, PROMPT, HOT, Limits(9), seed=pieces.seed)
+    assert (pieces.result.text, pieces.result.tokens) == (text, again.tokens)
+    assert again.text == text
+
+
+def test_several_prompts_are_a_list_and_a_prompt_is_of_one_kind():
+    machine = engine()
+    with pytest.raises(OptionError, match="One prompt was given for several"):
+        generate_many(machine, "abc")
+    for odd in (["1"], [1.7], [1, {"role": "user", "content": "x"}]):
+        with pytest.raises(OptionError, match="is not a prompt"):
+            generate(machine, odd)
+    assert (
+        generate(machine, np.array([1, 2]), limits=Limits(3)).tokens
+        == generate(machine, [1, 2], limits=Limits(3)).tokens
+    )
 
 
 def test_following_yields_only_the_texts_that_were_asked_for():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from redline.core.errors import OptionError
 from redline.core.types import Budget, Step
 
 
@@ -12,9 +13,14 @@ class Fixed:
         depth: Longest chain of guesses; 0 decodes plainly.
         nodes: Guesses in all; as many as `depth` when left out.
         confidence: See `Budget`.
+
+    Raises:
+        OptionError: The depth is negative.
     """
 
     def __init__(self, depth: int, nodes: int | None = None, confidence: float = 0.0) -> None:
+        if depth < 0:
+            raise OptionError(f"depth is {depth}.", "It must be 0 or more; 0 decodes plainly.")
         self._budget = Budget(depth, depth if nodes is None else nodes, confidence)
 
     def budget(self) -> Budget:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from redline.core.errors import OptionError
 from redline.core.types import Budget, Step
 
 
@@ -11,9 +12,14 @@ class Streak:
     Args:
         depth: Where to start.
         longest: Never guess more than this.
+
+    Raises:
+        OptionError: The depth is below 1: a streak of nothing never grows.
     """
 
     def __init__(self, depth: int, longest: int = 32) -> None:
+        if depth < 1:
+            raise OptionError(f"depth is {depth}.", "A streak starts from 1 or more guesses.")
         self._depth = depth
         self._longest = max(depth, longest)
 
@@ -23,5 +29,5 @@ class Streak:
     def update(self, step: Step) -> None:
         if not step.proposed:
             return
-        grown = self._depth + 2 if step.accepted == step.depth else self._depth - 1
+        grown = self._depth + 2 if step.refused is None else self._depth - 1
         self._depth = min(max(grown, 1), self._longest)

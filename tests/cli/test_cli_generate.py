@@ -1,5 +1,7 @@
 """`redline generate` over toy models."""
 
+import re
+
 import pytest
 
 from redline.engine import trace
@@ -51,8 +53,10 @@ def test_text_goes_to_stdout_and_the_rest_to_stderr(redline):
 def test_marks_show_the_same_text_and_what_was_struck_out(redline):
     plain = redline("generate", "--marks", "--draft", "none", "--max-tokens", "30", PROMPT).out
     marked = redline("generate", "--marks", "--draft", "another-model", "--max-tokens", "30", PROMPT).out
-    assert plain.startswith("kept guess  refused guess  correction  bonus  plain\n")
-    assert len(marked) > len(plain)
+    assert plain.startswith("kept guess  [-refused guess-]  {+correction+}  bonus  plain\n")
+    body = marked.split("\n", 1)[1]
+    assert "[-" in body
+    assert re.sub(r"\[-.-\]|[{}+]", "", body) == plain.split("\n", 1)[1]
 
 
 def test_check_decodes_plainly_too(redline):
