@@ -107,7 +107,8 @@ def distribution(
     ids = _top_k(logits, settings.top_k)
     weights = logits[ids].astype(np.float64)  # in place from here: a large vocabulary is megabytes a copy
     weights -= float(logits[top])
-    weights /= settings.temperature
+    with np.errstate(over="ignore"):  # -inf is right where the temperature is next to nothing
+        weights /= settings.temperature
     dist = Dist.of(np.exp(weights, out=weights), ids)
     if settings.top_p < 1:
         dist = _top_p(dist, settings.top_p)

@@ -162,7 +162,7 @@ def test_a_nucleus_of_any_size_in_a_large_vocabulary_is_that_of_a_full_sort(spre
 
 def test_the_lowest_temperatures_are_greedy_and_finite():
     row = np.array([3.0, 3.5, -inf, 3.4999], np.float32)
-    for temperature in (1e-4, 1e-9):
+    for temperature in (1e-4, 1e-9, 1e-310):
         dist = distribution(row, Sampling(temperature=temperature), NOTHING)
         assert dist.top == 1
         assert np.isfinite(dist.probs).all()
