@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from redline.backends.native import check
-from redline.backends.native.attention import candidates, spanned
+from redline.backends.native.attention import Blocked, spanned
 from redline.backends.native.cache import NativeCache
 from redline.backends.native.model import Model
 from redline.backends.native.plan import Growth, growth, pieces
@@ -73,11 +73,9 @@ class NativeBackend:
             return []
         for chunk in chunks:
             assert isinstance(chunk.cache, NativeCache)
-            chunk.cache.reserve(
-                chunk.cache.length + len(chunk.tokens) + max(model.floor, model.attention.floor)
-            )
+            chunk.cache.reserve(chunk.cache.length + len(chunk.tokens))
         parts: list[list[NDArray[np.float32]]] = [[] for _ in chunks]
-        for piece in pieces(chunks, growths, model.config.heads):
+        for piece in pieces(chunks, growths, model.config.groups):
             logits = model.forward(piece)
             if logits is None:
                 continue
@@ -136,7 +134,7 @@ class NativeBackend:
                 return True
         # Without invariance there is nothing to pay for: one row as one row, the fastest attention.
         model.floor = 1
-        model.attention = candidates(model.config.groups, self._device, self._dtype)[0]
+        model.attention = Blocked(model.config.groups, self._device, self._dtype)
         return False
 
     def _holds(self, model: Model) -> bool:
@@ -151,8 +149,8 @@ class NativeBackend:
 
     def _probe(self, model: Model, cache: NativeCache, tokens: list[int]) -> torch.Tensor:
         chunk = Chunk(cache, tokens)
-        cache.reserve(cache.length + len(tokens) + max(model.floor, model.attention.floor))
-        (piece,) = pieces([chunk], [growth(chunk, cache)], model.config.heads)
+        cache.reserve(cache.length + len(tokens))
+        (piece,) = pieces([chunk], [growth(chunk, cache)], model.config.groups)
         logits = model.forward(piece, layers=2)
         cache.commit(None, len(tokens))
         assert logits is not None

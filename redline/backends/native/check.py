@@ -1,9 +1,9 @@
 """Does a row get the same bits whatever stands beside it? Measured when a model is loaded, never assumed.
 
 The answers differ between machines: packed linear layers agree for all numbers of rows on AVX2, but on
-AVX-512, for more than 1,024 inputs, one row differs from two and more (so one row is read as two). MKL's
-products of fewer than four rows differ from those of four and more. Every answer is kept for the
-process; the choices have a fixed order, so that the same machine computes the same bits every time.
+AVX-512, for more than 1,024 inputs, one row differs from two and more (so one row is read as two). Every
+answer is kept for the process. Nothing is chosen by a clock, so that the same machine computes the same
+bits every time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TypeVar, cast
 import torch
 from torch import Tensor
 
-from redline.backends.native.attention import SPAN, Attention, Single, candidates
+from redline.backends.native.attention import SPAN, Attention, Blocked, Single
 from redline.backends.native.config import Config
 from redline.backends.native.linear import Linear
 from redline.backends.native.plan import ROWS
@@ -25,7 +25,7 @@ _FLOORS = (1, 2, 4, 8, 16)
 _SIZES = (1, 2, 3, 4, 5, 7, 8, 9, 12, 13, 15, 16, 17, 24, 31, 32, 33, 48, 63, ROWS)
 _LARGE = 1 << 24  # weights of an output layer: fewer sizes must do
 _SPANS = (*(SPAN * n for n in range(1, 17)), 2560, 3200, 4224, 6016, 8064)
-_RUNS = (2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 16, 17, 24, 31, 33, 48, 63)
+_RUNS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 16, 17, 24, 31, 33, 48, 63)
 _KNOWN: dict[tuple[object, ...], object] = {}
 
 
@@ -61,20 +61,20 @@ def attention_holds(way: Attention, config: Config, device: torch.device, dtype:
     """Whether a row's attention is the same bits in runs of any length, at short and long caches."""
     spans = [span for span in _SPANS if span == SPAN or span <= config.context]
     k, v = (_random(seed, config.kv_heads, max(spans), config.head_dim).to(device, dtype) for seed in (2, 3))
-    q = _random(4, ROWS + way.floor, config.heads, config.head_dim).to(device, dtype)
+    q = _random(4, 2 * ROWS, config.heads, config.head_dim).to(device, dtype)
 
     def rows(first: int, count: int, start: int) -> Tensor:
-        given = max(count, way.floor)
+        given = way.given(count)
         return way(q[first : first + given], k, v, way.prepare(start + first, given))[:count]
 
     for i, span in enumerate(spans):
         start = span - ROWS
         whole = rows(0, ROWS, start)
-        for first in {0, 1 + i % 7, 9 + 2 * i, ROWS - 1}:
-            if not torch.equal(rows(first, 1, start), whole[first : first + 1]):
-                return False
-        for count in (2, 3, _RUNS[i % len(_RUNS)], _RUNS[-1 - i % len(_RUNS)]):
-            first = (i * 5) % (ROWS - count)
+        counts = (
+            _RUNS if span in (SPAN, 5 * SPAN) else (1, 2, _RUNS[i % len(_RUNS)], _RUNS[-1 - i % len(_RUNS)])
+        )
+        for count in counts:
+            first = (i * 5 + count) % (ROWS - count)
             if not torch.equal(rows(first, count, start), whole[first : first + count]):
                 return False
     return True
@@ -93,11 +93,11 @@ def linear(uses: list[tuple[Linear, str]], device: torch.device, dtype: torch.dt
 
 
 def attention(config: Config, device: torch.device, dtype: torch.dtype) -> Attention:
-    """The fastest way of computing attention that is row-invariant for these heads."""
+    """The faster way of computing attention if it is row-invariant for these heads, else the other."""
     shape = (config.heads, config.kv_heads, config.head_dim, min(config.context, max(_SPANS)))
 
     def choose() -> Attention:
-        ways = candidates(config.groups, device, dtype)
-        return next((way for way in ways if attention_holds(way, config, device, dtype)), Single())
+        way = Blocked(config.groups, device, dtype)
+        return way if attention_holds(way, config, device, dtype) else Single()
 
     return _once(("attention", shape, device, dtype), choose)

@@ -42,7 +42,7 @@ class Sight:
     """A run as the attention needs it.
 
     Attributes:
-        given: Rows to hand over, padded to the floor.
+        given: Rows to hand over, borrowed ones last.
         rows: The run's own among them, which come first.
         prepared: What the attention made ready for them.
         line: See `plan.Run`.
@@ -113,7 +113,7 @@ class Model:
         """Read the rows of a piece and write their keys and values into their caches.
 
         Args:
-            piece: Rows; their caches must have room for `attention.floor` rows from each run's start.
+            piece: Rows; their caches must have room for them.
             layers: Stop after so many layers (for checks).
 
         Returns:
@@ -140,17 +140,16 @@ class Model:
     def _places(self, piece: Piece) -> tuple[int, list[Place]]:
         """How many rows to compute, and where every part's keys, values and runs are.
 
-        A run shorter than the floor borrows the rows after it, whose results for it are dropped.
+        A run may have to borrow the rows after it, whose results for it are dropped.
         """
         count = max(len(piece.tokens), self.floor)
         alone = len(piece.parts) == 1 and len(piece.parts[0].runs) == 1
-        floor = max(self.attention.floor, count if alone else 1)
         places = []
         for part in piece.parts:
             sights = []
             for run in part.runs:
                 rows, first = list(run.rows), run.rows[0]
-                used = max(len(rows), floor)
+                used = self.attention.given(count if alone else len(rows))
                 where: slice | Tensor = slice(first, first + used)
                 if rows == list(range(first, first + len(rows))):
                     count = max(count, first + used)

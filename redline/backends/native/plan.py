@@ -18,8 +18,8 @@ from redline.core.ports import Chunk
 ROWS = 64
 """Rows of one pass. Longer prompts take several; 64 rows keep the kernels within a tenth of their best."""
 
-_SCORES = 1 << 24
-"""Attention scores to hold at a time (64 MiB in float32): long caches are attended to by fewer rows."""
+_MASK = 1 << 22
+"""Numbers in a run's mask (16 MiB in float32): long caches are attended to by fewer rows at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ def growth(chunk: Chunk, cache: NativeCache) -> Growth:
     return Growth(parents, places[len(cache.parents) :])
 
 
-def pieces(chunks: Sequence[Chunk], growths: Sequence[Growth], heads: int) -> Iterator[Piece]:
+def pieces(chunks: Sequence[Chunk], growths: Sequence[Growth], groups: int) -> Iterator[Piece]:
     """Cut the chunks into passes of at most `ROWS` rows, in order."""
     piece = Piece()
     for index, (chunk, grown) in enumerate(zip(chunks, growths, strict=True)):
@@ -124,7 +124,7 @@ def pieces(chunks: Sequence[Chunk], growths: Sequence[Growth], heads: int) -> It
             piece.tokens += chunk.tokens[done : done + take]
             piece.positions += grown.positions[done : done + take]
             assert isinstance(chunk.cache, NativeCache)
-            piece.parts.append(_part(index, chunk.cache, grown, done, (first, first + take), heads))
+            piece.parts.append(_part(index, chunk.cache, grown, done, (first, first + take), groups))
             done += take
             if chunk.rows == "all":
                 piece.wanted += range(first, first + take)
@@ -134,12 +134,12 @@ def pieces(chunks: Sequence[Chunk], growths: Sequence[Growth], heads: int) -> It
 
 
 def _part(
-    index: int, cache: NativeCache, grown: Growth, done: int, rows: tuple[int, int], heads: int
+    index: int, cache: NativeCache, grown: Growth, done: int, rows: tuple[int, int], groups: int
 ) -> Part:
     first, end = rows
     slot = cache.length + done
     if grown.parents is None:
-        runs = _tiled(Run(tuple(range(first, end)), slot, None), heads)
+        runs = _tiled(Run(tuple(range(first, end)), slot, None), groups)
         return Part(index, cache, rows, slot, slot, runs)
     base = cache.settled
     parents = [before - base for before in (*cache.parents, *grown.parents[: done + end - first])]
@@ -155,12 +155,12 @@ def _part(
         computed.update(fresh)
         start = base + line.index(fresh[0])
         run = Run(tuple(first + node - new.start for node in fresh), start, tuple(line))
-        runs += _tiled(run, heads)
+        runs += _tiled(run, groups)
     return Part(index, cache, rows, slot, base, runs)
 
 
-def _tiled(run: Run, heads: int) -> list[Run]:
-    """The same rows in runs whose scores fit, and whose rows all see the same number of spans.
+def _tiled(run: Run, groups: int) -> list[Run]:
+    """The same rows in runs whose masks fit, and whose rows all see the same number of spans.
 
     How many slots a matrix product adds up decides the order in which it adds them, so that number must
     depend on a row's position alone.
@@ -169,7 +169,7 @@ def _tiled(run: Run, heads: int) -> list[Run]:
     while done < len(run.rows):
         start = run.start + done
         span = spanned(start + 1)
-        end = min(len(run.rows), done + span - start, done + max(1, _SCORES // (heads * span)))
+        end = min(len(run.rows), done + span - start, done + max(1, _MASK // (groups * span)))
         runs.append(Run(run.rows[done:end], start, run.line))
         done = end
     return runs

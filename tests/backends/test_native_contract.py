@@ -1,0 +1,150 @@
+"""The native engine keeps the contract of backends bit for bit, for all architectures and a real model."""
+
+import hypothesis
+import numpy as np
+import pytest
+import torch
+from conftest import SHAPES
+
+from redline import backends
+from redline.backends.native.cache import NativeCache
+from redline.core.errors import ContextError, RewindError
+from redline.core.ports import Chunk
+from redline.testing import BackendContract, backend_machine
+
+
+@pytest.fixture(scope="module")
+def opened(tiny):
+    made = {}
+
+    def get(shape):
+        if shape not in made:
+            made[shape] = backends.open(tiny(shape), context=192)
+        return made[shape]
+
+    return get
+
+
+class TestTiny(BackendContract):
+    chunk_sizes = (1, 2, 3, 5, 8, 16, 24)
+
+    @pytest.fixture(params=SHAPES)
+    def backend(self, request, opened):
+        return opened(request.param)
+
+    def test_it_is_row_invariant(self, backend):
+        """Any machine that runs these tests has oneDNN; without it the engine works and says so."""
+        assert backend.traits.row_invariant
+
+
+@pytest.mark.model
+class TestSmolLM2(BackendContract):
+    chunk_sizes = (2, 3, 5, 8, 16, 24)
+
+    @pytest.fixture
+    def backend(self, smollm2):
+        return smollm2
+
+    def test_long_caches_keep_their_bits(self, smollm2):
+        tokens = self.tokens(smollm2, 1600, seed=3)
+        caches = []
+        for size in (1600, 96, 37):
+            cache = smollm2.open()
+            for i in range(0, 1560, size):
+                smollm2.extend([Chunk(cache, tokens[i : min(i + size, 1560)], "none")])
+            caches.append(cache)
+        ways = ([1] * 40, [40], [3, 13, 24])
+        rows = []
+        for cache, sizes in zip(caches, ways, strict=True):
+            found = []
+            for size in sizes:
+                at = cache.length
+                found.append(smollm2.extend([Chunk(cache, tokens[at : at + size])])[0])
+            rows.append(np.concatenate(found))
+            assert torch.equal(cache.store[:, :, :, :1600], caches[0].store[:, :, :, :1600])
+        np.testing.assert_array_equal(rows[0], rows[1])
+        np.testing.assert_array_equal(rows[0], rows[2])
+
+
+def test_any_history_equals_reading_from_scratch(opened):
+    case = backend_machine(lambda: opened("qwen3"), most_tokens=150)
+    case.settings = hypothesis.settings(max_examples=25, stateful_step_count=20, deadline=None)
+    case("runTest").runTest()
+
+
+def filled(backend, count):
+    cache = backend.open()
+    backend.extend([Chunk(cache, list(range(count)), "none")])
+    return cache
+
+
+def rows_after(cache, tokens):
+    return cache.backend.extend([Chunk(cache, tokens)])[0]
+
+
+@pytest.mark.parametrize("start", [1, 100, 120])
+def test_large_trees_keep_their_bits_across_passes_and_spans(opened, start):
+    backend = opened("qwen2")
+    rng = np.random.default_rng(start)
+    nodes = rng.integers(0, 258, 70).tolist()
+    parents = [i - 1 if i % 9 else int(rng.integers(-1, i)) if i else -1 for i in range(70)]
+    cache = filled(backend, start)
+    rows = backend.extend([Chunk(cache, nodes, "all", parents)])[0]
+    for leaf in (8, 35, 66, 69):
+        line, node = [], leaf
+        while node >= 0:
+            line.insert(0, node)
+            node = parents[node]
+        np.testing.assert_array_equal(
+            rows[line], rows_after(filled(backend, start), [nodes[i] for i in line])
+        )
+
+
+def test_a_tree_may_be_left_standing_and_grown(opened):
+    """New tokens follow the last slot's own line, whatever else is in the cache."""
+    backend = opened("llama")
+    cache = filled(backend, 6)
+    backend.extend([Chunk(cache, [10, 20, 30, 40], "none", [-1, 0, 0, 2])])
+    rows = rows_after(cache, [50, 60])
+    chain = filled(backend, 6)
+    np.testing.assert_array_equal(rows, rows_after(chain, [10, 30, 40, 50, 60])[3:])
+    cache.rewind(6, [6, 8, 9, 10, 11])
+    assert cache.settled == cache.length == 11
+    np.testing.assert_array_equal(rows_after(cache, [70]), rows_after(chain, [70]))
+
+
+def test_a_rewind_refuses_what_is_no_line(opened):
+    cache = filled(opened("llama"), 6)
+    cache.backend.extend([Chunk(cache, [10, 20, 30, 40], "none", [-1, 0, 0, 2])])
+    for length, path in ((6, [7]), (6, [6, 9]), (3, [5]), (0, [0, 0]), (0, [10]), (11, [])):
+        with pytest.raises(RewindError):
+            cache.rewind(length, path)
+    assert cache.length == 10
+    cache.close()
+    with pytest.raises(RewindError, match="closed"):
+        cache.rewind(0)
+
+
+def test_a_cache_grows_up_to_the_context_and_not_beyond(opened):
+    cache = filled(opened("llama"), 150)
+    assert isinstance(cache, NativeCache)
+    assert cache.store.shape[3] == 256
+    with pytest.raises(ContextError, match=r"150 \+ 43 tokens do not fit model's context of 192"):
+        rows_after(cache, [1] * 43)
+    assert len(rows_after(cache, [1] * 42)) == 42
+
+
+def test_nothing_to_read_is_no_pass(opened):
+    assert opened("llama").extend([]) == []
+
+
+def test_a_cache_of_another_backend_is_refused(opened):
+    with pytest.raises(ValueError, match="does not belong"):
+        opened("llama").extend([Chunk(opened("qwen2").open(), [1])])
+
+
+def test_a_closed_backend_says_so(tiny):
+    backend = backends.open(tiny("llama"))
+    backend.close()
+    with pytest.raises(ValueError, match="closed"):
+        backend.open()
