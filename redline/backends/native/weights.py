@@ -22,7 +22,7 @@ from redline.core.errors import ModelError
 _BLOCK = 1 << 18
 """Numbers to dequantise at a time: few enough for a core's cache, which makes it several times faster."""
 
-_HUB_NAMES = {
+HUB_NAMES = {
     "token_embd": "model.embed_tokens",
     "output_norm": "model.norm",
     "output": "lm_head",
@@ -38,7 +38,7 @@ _HUB_NAMES = {
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
 }
-_GGUF_NAMES = {hub: name for name, hub in _HUB_NAMES.items()}
+_GGUF_NAMES = {hub: name for name, hub in HUB_NAMES.items()}
 
 
 class Embedding(Protocol):
@@ -185,7 +185,7 @@ class FolderSource:
     def tensor(self, name: str) -> Tensor:
         file, hub_name = self._where[name]
         tensor: Tensor = file.get_tensor(hub_name)
-        return tensor
+        return tensor.clone()  # from the mapped file, which may change once we are done with it
 
     def embedding(self, dtype: torch.dtype, device: torch.device) -> Embedding:
         table = self.tensor("token_embd.weight").to(device)
