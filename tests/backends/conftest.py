@@ -206,6 +206,15 @@ def reference_logits(model, tokens):
         return model(torch.tensor([list(tokens)])).logits[0].float().numpy()
 
 
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Thousands of tiny products: on a busy machine, threads would mostly wait for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory):
     """Shape's name → folder with a tiny model of that shape."""

@@ -48,20 +48,17 @@ def from_gguf(file: GGUFFile) -> ModelTokenizer:
         labels = labels[:-1]  # a vocabulary padded to a round size
     plain = {label: i for i, label in enumerate(labels) if types[i] in (_NORMAL, _USER, _BYTE)}
     users = [label for i, label in enumerate(labels) if types[i] == _USER]
-    try:
-        if get("model") == "gpt2":
-            core = kinds.byte_level(plain, get("merges", []), get("pre", "default"), users)
-            to_bytes = kinds.byte_level_bytes
-        elif get("model") == "llama":
-            core = kinds.sentence_piece(plain, get("scores", []), get("add_space_prefix", True), users)
-            to_bytes = kinds.sentence_piece_bytes
-        else:
-            raise ModelError(
-                f"{name} has a {get('model')!r} tokenizer, which redline does not know.",
-                "It knows byte-level BPE (gpt2) and SentencePiece BPE (llama).",
-            )
-    except ValueError as error:  # what the tokenizers library says about a vocabulary that contradicts itself
-        raise ModelError(f"{name} has a broken vocabulary: {error}.", _AGAIN) from None
+    if get("model") == "gpt2":
+        core = kinds.byte_level(plain, get("merges", []), get("pre", "default"), users)
+        to_bytes = kinds.byte_level_bytes
+    elif get("model") == "llama":
+        core = kinds.sentence_piece(plain, get("scores", []), get("add_space_prefix", True), users)
+        to_bytes = kinds.sentence_piece_bytes
+    else:
+        raise ModelError(
+            f"{name} has a {get('model')!r} tokenizer, which redline does not know.",
+            "It knows byte-level BPE (gpt2) and SentencePiece BPE (llama).",
+        )
 
     def piece(i: int) -> bytes:
         if types[i] == _USER:

@@ -72,7 +72,7 @@ def byte_level(plain: Mapping[str, int], merges: Sequence[str], pre: str, users:
         users: Labels that stand for themselves wherever their text occurs.
 
     Raises:
-        ModelError: `pre` is not known.
+        ModelError: `pre` is not known, or a merge names no token.
     """
     if pre not in _PRE:
         raise ModelError(
@@ -80,7 +80,12 @@ def byte_level(plain: Mapping[str, int], merges: Sequence[str], pre: str, users:
             "Open the model's Hugging Face folder, which describes the rule, instead of the GGUF file.",
         )
     pairs = [(left, right) for left, _, right in (merge.partition(" ") for merge in merges)]
-    core = Tokenizer(models.BPE(vocab=dict(plain), merges=pairs, ignore_merges=pre in _WHOLE_WORDS))
+    try:
+        core = Tokenizer(models.BPE(vocab=dict(plain), merges=pairs, ignore_merges=pre in _WHOLE_WORDS))
+    except Exception as error:  # the library raises bare Exception
+        raise ModelError(
+            f"The model's vocabulary is broken: {error}.", "Download or convert it again."
+        ) from None
     core.pre_tokenizer = _PRE[pre]()
     core.add_tokens([AddedToken(text, normalized=False) for text in users])
     return core

@@ -35,8 +35,9 @@ class ModelTokenizer:
     """A model's own tokenizer. Implements `ports.Tokenizer`.
 
     The pieces of `encode(text)` put together are `text.encode()`, except where the model's own rules
-    change a text first: SentencePiece models put a space before it, and some Hugging Face folders bring
-    it into Unicode's composed form.
+    change a text first: SentencePiece models put a space before it, some Hugging Face folders bring it
+    into Unicode's composed form, and a few vocabularies (SmolLM2's) lack bytes of rare scripts, which
+    such a model cannot read.
 
     Args:
         core: Splits and merges plain text; it must not know the control tokens.
@@ -84,12 +85,13 @@ class ModelTokenizer:
         if isinstance(part, int):
             return [part]
         try:
-            return self._core.encode(part, add_special_tokens=False).ids
+            part.encode()
         except UnicodeEncodeError:
             raise RedlineError(
                 "The text holds half of a surrogate pair, which no tokenizer can read.",
                 "Decode the input with the right encoding.",
             ) from None
+        return self._core.encode(part, add_special_tokens=False).ids
 
     def _split(self, text: str) -> Iterator[int | str]:
         """Control tokens as ids, and the plain text between them."""

@@ -1,0 +1,172 @@
+"""What the engine measures and chooses when it loads a model, and what it does where packing is missing."""
+
+import numpy as np
+import pytest
+import torch
+from conftest import make_reference, reference_logits
+from torch.nn import functional as F  # noqa: N812
+
+from redline import backends
+from redline.backends.native import check, linear
+from redline.backends.native.attention import SPAN, Blocked, Single, spanned
+from redline.backends.native.config import Config
+from redline.core.ports import Chunk
+from redline.testing import BackendContract
+
+CPU = torch.device("cpu")
+FLOAT = torch.float32
+
+
+@pytest.fixture
+def forgetful(monkeypatch):
+    """No measurement is remembered from other tests."""
+    monkeypatch.setattr(check, "_KNOWN", {})
+
+
+@pytest.fixture
+def unpacked(monkeypatch, forgetful):
+    """A torch without oneDNN."""
+
+    def missing(*_):
+        raise RuntimeError("mkldnn is not available")
+
+    monkeypatch.setattr(linear.Packed, "__init__", missing)
+
+
+class TestUnpacked(BackendContract):
+    @pytest.fixture
+    def backend(self, tiny, unpacked):
+        return backends.open(tiny("llama"), context=64)
+
+    def test_it_computes_the_same(self, tiny, unpacked):
+        backend = backends.open(tiny("llama"))
+        rows = backend.extend([Chunk(backend.open(), list(range(50)))])[0]
+        np.testing.assert_allclose(rows, reference_logits(make_reference("llama"), range(50)), atol=2e-4)
+
+
+def test_where_rows_depend_on_each_other_the_traits_say_so(tiny, monkeypatch, forgetful):
+    monkeypatch.setattr(check, "linear_floor", lambda *_: None)
+    backend = backends.open(tiny("llama"))
+    assert not backend.traits.row_invariant
+    assert backend.attention == "blocked"
+    assert backend.traits.context == 256
+
+
+def test_where_the_whole_model_does_not_hold_the_traits_say_so(tiny, monkeypatch):
+    monkeypatch.setattr("redline.backends.native.backend.NativeBackend._holds", lambda *_: False)
+    assert not backends.open(tiny("llama")).traits.row_invariant
+
+
+class TestOneByOne(BackendContract):
+    """With attention computed one row at a time, as where the blocked kernel does not hold."""
+
+    @pytest.fixture
+    def backend(self, tiny, monkeypatch, forgetful):
+        monkeypatch.setattr(check, "attention_holds", lambda *_: False)
+        backend = backends.open(tiny("qwen3"), context=64)
+        assert backend.attention == "single"
+        assert backend.traits.row_invariant
+        return backend
+
+
+class Layer:
+    """A linear layer whose bits differ below some numbers of rows."""
+
+    inputs, outputs = 4, 3
+
+    def __init__(self, *odd):
+        self.odd = odd
+
+    def __call__(self, x):
+        return x[:, :3] + (len(x) if len(x) in self.odd else 0)
+
+    def plus(self, x, other):
+        return self(x) + other
+
+
+@pytest.mark.parametrize(
+    ("odd", "floor"), [((), 1), ((1,), 2), ((2,), 4), ((1, 3), 4), ((7,), 8), ((15,), 16), ((33,), None)]
+)
+def test_the_floor_lies_above_every_odd_size(odd, floor):
+    for use in ("", "plus"):
+        assert check.linear_floor(Layer(*odd), use, CPU, FLOAT) == floor
+
+
+def test_the_highest_floor_counts_and_is_measured_once(forgetful):
+    assert check.linear([(Layer(1), ""), (Layer(1), "plus")], CPU, FLOAT) == 2
+    assert check.linear([(Layer(3), "")], CPU, FLOAT) == 2  # of the same kind and shape: not measured again
+
+
+def config(heads, kv_heads, head_dim, context=300):
+    return Config("llama", 1, 8, 8, 8, heads, kv_heads, head_dim, context, 1e-5, 1e4)
+
+
+def test_attention_that_depends_on_its_mates_is_noticed():
+    class Leaky(Blocked):
+        def __call__(self, q, k, v, prepared):
+            return super().__call__(q, k, v, prepared) + (len(q) == 9) * 1e-6
+
+    assert check.attention_holds(Blocked(2, CPU, FLOAT), config(4, 2, 64), CPU, FLOAT)
+    assert not check.attention_holds(Leaky(2, CPU, FLOAT), config(4, 2, 64), CPU, FLOAT)
+
+
+@pytest.mark.parametrize(("heads", "kv_heads", "head_dim"), [(9, 3, 64), (4, 4, 16), (3, 1, 10), (14, 2, 64)])
+@pytest.mark.parametrize("start", [0, 5, 100, 300])
+def test_both_ways_are_attention(heads, kv_heads, head_dim, start):
+    rows = 7
+    generator = torch.Generator().manual_seed(0)
+    q = torch.randn(10, heads, head_dim, generator=generator)
+    k, v = (torch.randn(kv_heads, 512, head_dim, generator=generator) for _ in range(2))
+    groups = heads // kv_heads
+    for way in (Blocked(groups, CPU, FLOAT), Single()):
+        given = way.given(rows)
+        found = way(q[:given], k, v, way.prepare(start, given))[:rows]
+        for r in range(rows):
+            keys, values = (x[:, : start + r + 1].repeat_interleave(groups, 0) for x in (k, v))
+            weights = F.softmax((keys @ q[r].unsqueeze(-1)).squeeze(-1) / head_dim**0.5, -1)
+            expected = (weights.unsqueeze(1) @ values).flatten()
+            torch.testing.assert_close(found[r], expected, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("groups", [1, 2, 3, 4, 5, 6, 7, 8, 12, 32])
+def test_no_block_has_fewer_than_four_query_rows(groups):
+    way = Blocked(groups, CPU, FLOAT)
+    for rows in range(1, 65):
+        given = way.given(rows)
+        assert rows <= given < rows + 4
+        assert given * groups % 32 not in (1, 2, 3)
+
+
+def test_spans():
+    assert [spanned(n) for n in (1, SPAN, SPAN + 1)] == [SPAN, SPAN, 2 * SPAN]
+
+
+def test_packed_and_plain_layers_do_the_same():
+    generator = torch.Generator().manual_seed(0)
+    weight, bias = torch.randn(20, 12, generator=generator), torch.randn(20, generator=generator)
+    x, other = torch.randn(5, 12, generator=generator), torch.randn(5, 20, generator=generator)
+    packed, plain = linear.pack(weight, bias), linear.Plain(weight, bias)
+    assert isinstance(packed, linear.Packed)
+    assert (packed.inputs, packed.outputs) == (plain.inputs, plain.outputs) == (12, 20)
+    for one, two in (
+        (packed(x), plain(x)),
+        (packed.swish(x), plain.swish(x)),
+        (packed.times(x, other), plain.times(x, other)),
+        (packed.plus(x, other), plain.plus(x, other)),
+    ):
+        torch.testing.assert_close(one, two, atol=1e-5, rtol=0)
+    assert isinstance(linear.pack(weight.bfloat16(), None), linear.Plain)
+
+
+def test_results_do_not_depend_on_the_number_of_threads(tiny):
+    before, found = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2, 3):
+            backend = backends.open(tiny("llama"), threads=threads)
+            cache = backend.open()
+            backend.extend([Chunk(cache, [i % 250 for i in range(140)], "none")])
+            found.append(backend.extend([Chunk(cache, [1, 2, 3])])[0])
+    finally:
+        torch.set_num_threads(before)
+    np.testing.assert_array_equal(found[0], found[1])
+    np.testing.assert_array_equal(found[0], found[2])
