@@ -120,7 +120,7 @@ def _show(document: dict[str, Any]) -> None:
         title = f"{settings['model']} · {arm} · {settings['rule']} · depth {settings['depth']}"
         table = Table(title=title if settings["exact"] else f"{title} · LOSSY", title_justify="left")
         table.add_column("prompts", no_wrap=True)
-        for name in ("plain tok/s", "tok/s", "speed-up", "10–90 %", "per step", "accepted", "same"):
+        for name in ("plain", "drafted", "speed-up", "10–90 %", "per step", "kept", "same"):
             table.add_column(name, justify="right")
         rows = {**numbers["by_category"], "all": numbers["all"]}
         for name, row in rows.items():
@@ -133,7 +133,7 @@ def _show(document: dict[str, Any]) -> None:
             console.print("time: " + " · ".join(f"{part} {value:.0%}" for part, value in share.items()))
     console.print(
         f"{machine['processor']}, {machine['cores']} cores, torch {machine['torch']}; "
-        "speed-up: seconds per token, plain over drafted, prompts not counted"
+        "plain and drafted: tokens a second, prompts not counted; kept: accepted / proposed"
     )
 
 
