@@ -11,7 +11,9 @@ demo: $(VENV)/.installed
 
 test: $(VENV)/.tools
 	$(BIN)/redline models pull smollm2-135m
-	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered
+	$(BIN)/python -m pytest --cov --cov-report=
+	$(BIN)/python -m coverage report --skip-covered
+	$(BIN)/python -m coverage report --include='redline/core/*,redline/engine/*' --skip-covered --fail-under=100
 
 check: $(VENV)/.tools
 	$(BIN)/ruff check

@@ -1,10 +1,9 @@
 """Speculative decoding that is exact, never slower by measurement, and explains itself.
 
-import redline
-
-engine = redline.load("smollm2-135m", draft="ngram")
-for piece in redline.stream(engine, "Once upon a time", limits=redline.Limits(64)):
-    print(piece.text, end="")
+Example:
+    >>> import redline
+    >>> engine = redline.load("smollm2-135m", draft="ngram")
+    >>> redline.generate(engine, "Once upon a time", limits=redline.Limits(64)).text
 """
 
 from redline.core.errors import RedlineError
