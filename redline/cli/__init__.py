@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib.metadata import version
 from typing import Annotated
 
 import typer
@@ -11,12 +12,7 @@ import typer
 from redline.cli import bench, demo, explain, generate, models
 from redline.core.errors import RedlineError
 
-app = typer.Typer(
-    help="Speculative decoding that is exact, never slower by measurement, and explains itself.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    add_completion=False,
-)
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
 app.command("demo")(demo.demo)
 app.command("generate")(generate.generate)
 app.command("bench")(bench.bench)
@@ -24,9 +20,18 @@ app.command("explain")(explain.explain)
 app.add_typer(models.app, name="models")
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"redline {version('redline')}")
+        raise typer.Exit
+
+
 @app.callback()
 def options(
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+    _version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_show_version)
+    ] = False,
 ) -> None:
     """Speculative decoding that is exact, never slower by measurement, and explains itself."""
     global _debug

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.model
 
 
 def redline(*args, **options):
-    command = [sys.executable, "-c", "from redline.cli import main; main()", *args]
+    command = [sys.executable, "-m", "redline", *args]
     return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, **options)
 
 

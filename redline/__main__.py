@@ -1,0 +1,5 @@
+"""`python -m redline` is `redline`."""
+
+from redline.cli import main
+
+main()
