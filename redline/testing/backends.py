@@ -163,7 +163,7 @@ def backend_machine(
             super().__init__()
             self.backend = make()
             self.texts: list[tuple[Cache, list[int]]] = []
-            self.chunk_start: dict[int, int] = {}
+            self.chunk_starts: list[int] = []  # how far each of them can be rewound from a snapshot
 
         def expect(self, rows: NDArray[np.float32], texts: Sequence[Sequence[int]]) -> None:
             for row, text in zip(rows, texts, strict=True):
@@ -179,6 +179,7 @@ def backend_machine(
         @rule()
         def open(self) -> None:
             self.texts.append((self.backend.open(), []))
+            self.chunk_starts.append(0)
 
         @precondition(lambda self: self.texts)
         @rule(data=st.data())
@@ -186,13 +187,14 @@ def backend_machine(
             which = data.draw(st.lists(st.sampled_from(range(len(self.texts))), min_size=1, unique=True))
             token = st.integers(0, self.backend.tokenizer.size - 1)
             chunks, wanted = [], []
-            for cache, text in (self.texts[i] for i in which):
+            for i in which:
+                cache, text = self.texts[i]
                 if len(text) > most_tokens:
                     continue
                 new = data.draw(st.lists(token, min_size=1, max_size=6))
                 asked: Any = data.draw(st.sampled_from(("all", "last", "none")))
                 chunks.append(Chunk(cache, new, asked))
-                self.chunk_start[id(cache)] = len(text)
+                self.chunk_starts[i] = len(text)
                 after = [[*text, *new[: i + 1]] for i in range(len(new))]
                 wanted.append({"all": after, "last": after[-1:], "none": []}[asked])
                 text += new
@@ -202,31 +204,34 @@ def backend_machine(
         @precondition(lambda self: self.texts and self.backend.traits.trees)
         @rule(data=st.data())
         def grow_a_tree(self, data: st.DataObject) -> None:
-            cache, text = data.draw(st.sampled_from(self.texts))
+            i = data.draw(st.sampled_from(range(len(self.texts))))
+            cache, text = self.texts[i]
             token = st.integers(0, self.backend.tokenizer.size - 1)
             nodes = data.draw(st.lists(token, min_size=1, max_size=6))
             parents = [data.draw(st.integers(-1, i - 1)) for i in range(len(nodes))]
             rows = self.backend.extend([Chunk(cache, nodes, "all", parents)])[0]
             self.expect(rows, [[*text, *(nodes[i] for i in path(parents, n))] for n in range(len(nodes))])
             kept = path(parents, data.draw(st.integers(-1, len(nodes) - 1)))
-            self.chunk_start[id(cache)] = len(text)
+            self.chunk_starts[i] = len(text)
             cache.rewind(len(text), [len(text) + i for i in kept])
             text += [nodes[i] for i in kept]
 
         @precondition(lambda self: self.texts and self.backend.traits.rollback != "none")
         @rule(data=st.data())
         def rewind(self, data: st.DataObject) -> None:
-            cache, text = data.draw(st.sampled_from(self.texts))
+            i = data.draw(st.sampled_from(range(len(self.texts))))
+            cache, text = self.texts[i]
             free = self.backend.traits.rollback == "truncate"
-            length = data.draw(st.integers(0 if free else self.chunk_start.get(id(cache), 0), len(text)))
+            length = data.draw(st.integers(0 if free else self.chunk_starts[i], len(text)))
             cache.rewind(length)
             del text[length:]
 
         @precondition(lambda self: self.texts)
         @rule(data=st.data())
         def close(self, data: st.DataObject) -> None:
-            cache, _ = self.texts.pop(data.draw(st.integers(0, len(self.texts) - 1)))
-            cache.close()
+            i = data.draw(st.integers(0, len(self.texts) - 1))
+            self.texts.pop(i)[0].close()
+            self.chunk_starts.pop(i)
 
         def teardown(self) -> None:
             for cache, text in self.texts:

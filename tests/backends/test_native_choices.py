@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from conftest import make_reference, reference_logits
+from tiny_models import make_reference, reference_logits
 from torch.nn import functional as F  # noqa: N812
 
 from redline import backends

@@ -4,7 +4,7 @@ import hypothesis
 import numpy as np
 import pytest
 import torch
-from conftest import SHAPES
+from tiny_models import SHAPES
 
 from redline import backends
 from redline.backends.native.cache import NativeCache

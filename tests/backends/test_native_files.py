@@ -7,10 +7,10 @@ import shutil
 import gguf
 import pytest
 import torch
-from conftest import make_reference, save_gguf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
+from tiny_models import make_reference, save_gguf
 
 from redline import backends
 from redline.backends.gguf_file import read

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from conftest import SHAPES, make_reference, reference_logits, save_folder, save_gguf
+from tiny_models import SHAPES, make_reference, reference_logits, save_folder, save_gguf
 
 from redline import backends
 from redline.backends.gguf_file import read
@@ -69,7 +69,7 @@ def test_sharded_folders_in_half_precision(tmp_path):
 
 def hub_weights(config, source):
     """The weights of a GGUF llama under Hugging Face's names and in its order of rows."""
-    from conftest import HUB
+    from tiny_models import HUB
 
     parts = {short: hub for hub, short in HUB.items()}
     for name in source.names():

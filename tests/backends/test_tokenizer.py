@@ -5,9 +5,9 @@ import subprocess
 import sys
 
 import pytest
-from conftest import make_tokenizer
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiny_models import make_tokenizer
 from tokenizers import AddedToken, Tokenizer, models, processors
 
 from redline.backends.gguf_file import GGUFFile

@@ -157,7 +157,8 @@ def test_50_the_result_says_how_many_rounds_speculated():
 
 def alive(*kinds):
     gc.collect()
-    return sum(isinstance(thing, kinds) for thing in gc.get_objects())
+    # By type: asking odd objects of other libraries for their __class__ makes some of them warn.
+    return sum(issubclass(type(thing), kinds) for thing in gc.get_objects())
 
 
 def test_53_two_hundred_requests_leave_nothing_behind():
