@@ -2,7 +2,7 @@
 
 import pytest
 
-from redline.core.errors import UnknownName
+from redline.core.errors import OptionError, UnknownName
 from redline.core.pace import PACES, Confidence, Fixed, Streak, find_pace
 from redline.core.types import Budget, Step
 
@@ -61,3 +61,10 @@ def test_every_pace_is_found_by_name_and_starts_where_told(name):
 def test_an_unknown_pace_suggests_its_neighbours():
     with pytest.raises(UnknownName, match="streak"):
         find_pace("streek")
+
+
+def test_depths_that_mean_nothing_are_refused():
+    for make, depth in ((Fixed, -1), (Confidence, -1), (Streak, 0), (Streak, -2)):
+        with pytest.raises(OptionError, match=f"depth is {depth}") as error:
+            make(depth)
+        assert error.value.hint
