@@ -10,6 +10,7 @@ from redline import backends
 from redline.backends.native import check, linear
 from redline.backends.native.attention import SPAN, Blocked, Single, spanned
 from redline.backends.native.config import Config
+from redline.backends.native.rope import rotate
 from redline.core.ports import Chunk
 from redline.testing import BackendContract
 
@@ -72,7 +73,7 @@ class TestOneByOne(BackendContract):
 class Layer:
     """A linear layer whose bits differ below some numbers of rows."""
 
-    inputs, outputs = 4, 3
+    inputs, outputs, biased = 4, 3, False
 
     def __init__(self, *odd):
         self.odd = odd
@@ -170,3 +171,18 @@ def test_results_do_not_depend_on_the_number_of_threads(tiny):
         torch.set_num_threads(before)
     np.testing.assert_array_equal(found[0], found[1])
     np.testing.assert_array_equal(found[0], found[2])
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 4])
+@pytest.mark.parametrize("heads", [3, 12, 40, 48])
+def test_turning_a_row_does_not_depend_on_the_rows_beside_it(heads, threads):
+    """torch's complex product, one call, rounds the end of a thread's share differently."""
+    torch.set_num_threads(threads)
+    width = 128
+    x = torch.randn((64, heads, width), generator=torch.Generator().manual_seed(0))
+    angles = torch.randn((64, 1, 1, width), generator=torch.Generator().manual_seed(1))
+    rotations = torch.cat([angles.cos(), angles.sin()], 1)
+    whole = rotate(x, rotations)
+    for n in (1, 2, 3, 5, 8, 13, 24, 33):
+        assert torch.equal(rotate(x[:n], rotations[:n]), whole[:n])
+        assert torch.equal(rotate(x[-n:], rotations[-n:]), whole[-n:])

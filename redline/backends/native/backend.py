@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate, pairwise
 
 import numpy as np
 import torch
@@ -12,12 +14,12 @@ from redline.backends.native import check
 from redline.backends.native.attention import Blocked, spanned
 from redline.backends.native.cache import NativeCache
 from redline.backends.native.model import Model
-from redline.backends.native.plan import Growth, growth, pieces
+from redline.backends.native.plan import ROWS, Growth, growth, pieces
 from redline.core.errors import ContextError
 from redline.core.ports import Chunk, Tokenizer, Traits
 
-_PROBE = 24
-"""Rows of the whole-model check."""
+_PROBES = (1, 1, 2, 3, 5, 8, 12, 31)
+"""Chunks that the whole-model check compares with one pass of `ROWS` rows; one more row is left over."""
 
 
 class NativeBackend:
@@ -48,13 +50,7 @@ class NativeBackend:
             device=str(device),
         )
         invariant = self._settle(model)
-        self.traits = Traits(
-            self.traits.vocab_size,
-            self.traits.context,
-            row_invariant=invariant,
-            dtype=self.traits.dtype,
-            device=self.traits.device,
-        )
+        self.traits = replace(self.traits, row_invariant=invariant)
 
     @property
     def attention(self) -> str:
@@ -138,14 +134,15 @@ class NativeBackend:
         return False
 
     def _holds(self, model: Model) -> bool:
-        """Whether the first two layers and the head give a chunk's rows the bits of one row at a time."""
-        count = min(_PROBE, model.config.context)
-        tokens = [(i * 7919 + 1) % model.config.vocab for i in range(count)]
-        together, alone = self.open(), self.open()
+        """Whether the first two layers and the head give a chunk's rows the same bits in smaller chunks."""
+        tokens = [(i * 7919 + 1) % model.config.vocab for i in range(min(ROWS, model.config.context))]
+        together, parted = self.open(), self.open()
         whole = self._probe(model, together, tokens)
-        rows = torch.cat([self._probe(model, alone, [token]) for token in tokens])
-        same = together.store is not None and alone.store is not None
-        return same and torch.equal(whole, rows) and torch.equal(together.store, alone.store)  # type: ignore[arg-type]
+        ends = [end for end in accumulate(_PROBES) if end < len(tokens)]
+        parts = [tokens[a:b] for a, b in pairwise([0, *ends, len(tokens)])]
+        rows = torch.cat([self._probe(model, parted, part) for part in parts])
+        same = together.store is not None and parted.store is not None
+        return same and torch.equal(whole, rows) and torch.equal(together.store, parted.store)  # type: ignore[arg-type]
 
     def _probe(self, model: Model, cache: NativeCache, tokens: list[int]) -> torch.Tensor:
         chunk = Chunk(cache, tokens)

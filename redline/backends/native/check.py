@@ -53,7 +53,13 @@ def linear_floor(layer: Linear, use: str, device: torch.device, dtype: torch.dty
     way = getattr(layer, use) if use else layer
     whole = way(x, *others)
     sizes = _SIZES if layer.inputs * layer.outputs < _LARGE else _SIZES[:3] + _SIZES[6::4]
-    wrong = [n for n in sizes if not torch.equal(way(x[:n], *(other[:n] for other in others)), whole[:n])]
+
+    def differs(n: int) -> bool:
+        """Whether so many rows, the first or the last of them, are not what they are among all."""
+        ends = (slice(0, n), slice(ROWS - n, ROWS))
+        return any(not torch.equal(way(x[at], *(other[at] for other in others)), whole[at]) for at in ends)
+
+    wrong = [n for n in sizes if differs(n)]
     return next((floor for floor in _FLOORS if floor > max(wrong, default=0)), None)
 
 
@@ -84,7 +90,7 @@ def linear(uses: list[tuple[Linear, str]], device: torch.device, dtype: torch.dt
     """One floor for all of these layers as they are used, or None if some layer has none."""
     most = 1
     for layer, use in uses:
-        key = ("linear", type(layer), layer.inputs, layer.outputs, use, device, dtype)
+        key = ("linear", type(layer), layer.inputs, layer.outputs, layer.biased, use, device, dtype)
         floor = _once(key, partial(linear_floor, layer, use, device, dtype))
         if floor is None:
             return None

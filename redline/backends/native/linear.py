@@ -22,6 +22,7 @@ class Linear(Protocol):
 
     inputs: int
     outputs: int
+    biased: bool
 
     def __call__(self, x: Tensor) -> Tensor: ...
 
@@ -43,6 +44,7 @@ class Plain:
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         self.outputs, self.inputs = weight.shape
+        self.biased = bias is not None
         self._weight, self._bias = weight, bias
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -67,6 +69,7 @@ class Packed:
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         self.outputs, self.inputs = weight.shape
+        self.biased = bias is not None
         self._weight = torch.ops.mkldnn._reorder_linear_weight(weight, _BATCH)
         self._bias = bias
 

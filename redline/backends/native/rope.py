@@ -1,4 +1,8 @@
-"""Rotary positions as one complex multiplication: pairs of a head's numbers stand side by side."""
+"""Rotary positions: pairs of a head's numbers stand side by side and are turned by their position's angle.
+
+In products and sums of real numbers, each of which rounds in one way only. torch's complex product would
+be one call, but rounds the last few elements of a thread's share differently from the rest.
+"""
 
 from __future__ import annotations
 
@@ -24,23 +28,26 @@ class Rotary:
         if config.slow_down is not None:
             self._frequencies /= torch.tensor(config.slow_down)
         self._device = device
-        self._table = torch.empty((0, config.head_dim // 2), dtype=torch.complex64, device=device)
+        self._table = torch.empty((0, 2, config.head_dim), device=device)
 
     def __call__(self, positions: list[int]) -> Tensor:
-        """The rotations of some positions, complex, shape (n, 1, head_dim / 2)."""
+        """The rotations of some positions, shape (n, 2, 1, head_dim): cosines, and sines with signs."""
         while max(positions) >= len(self._table):
             at = torch.arange(len(self._table), len(self._table) + _BLOCK).float()
             angles = torch.outer(at, self._frequencies)
-            block = torch.complex(angles.cos(), angles.sin()).to(self._device)
-            self._table = torch.cat([self._table, block])
-        return self._table[positions].unsqueeze(1)
+            cosines = torch.stack([angles.cos(), angles.cos()], -1).flatten(1)
+            sines = torch.stack([-angles.sin(), angles.sin()], -1).flatten(1)
+            self._table = torch.cat([self._table, torch.stack([cosines, sines], 1).to(self._device)])
+        return self._table[positions].unsqueeze(2)
 
 
 def rotate(x: Tensor, rotations: Tensor) -> Tensor:
-    """Turn heads (n, heads, head_dim) by their rows' rotations (n, 1, head_dim / 2)."""
-    pairs = torch.view_as_complex(x.float().view(*x.shape[:2], -1, 2))
-    turned: Tensor = torch.view_as_real(pairs * rotations)
-    return turned.view(x.shape).to(x.dtype)
+    """Turn heads (n, heads, head_dim) by their rows' rotations (n, 2, 1, head_dim)."""
+    cosines, sines = rotations.unbind(1)
+    wide = x.float()
+    swapped = wide.view(*x.shape[:2], -1, 2).flip(-1).view(x.shape)
+    turned: Tensor = wide * cosines + swapped * sines
+    return turned.to(x.dtype)
 
 
 def side_by_side(rows: Tensor, head_dim: int) -> Tensor:
