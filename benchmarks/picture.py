@@ -13,7 +13,7 @@ from rich.console import Console
 import redline
 from redline.bench import read_questions
 from redline.cli.render import legend, redlined
-from redline.engine.generate import follow, to_tokens
+from redline.engine.generate import to_tokens
 
 PICTURE = Path(__file__).resolve().parent.parent / "docs" / "redlined.svg"
 
@@ -25,8 +25,8 @@ def main() -> None:
     tokens = to_tokens(engine, [{"role": "user", "content": question.turns[0]}])
     legend(console)
     console.print()
-    key = engine.submit(tokens, limits=redline.Limits(150))
-    for step in follow(engine, [key]):
+    text = redline.stream(engine, tokens, limits=redline.Limits(150))
+    while step := text.step():
         console.print(redlined(step, engine.target.tokenizer, console), end="")
     console.print()
     # The reader's own monospaced font will do; a picture should fetch nothing.

@@ -1,4 +1,4 @@
-"""Speculative decoding that is exact, never slower by measurement, and explains itself.
+"""Speculative decoding that is exact, measured, and explains itself.
 
 Example:
     >>> import redline

@@ -33,7 +33,7 @@ def options(
         bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_show_version)
     ] = False,
 ) -> None:
-    """Speculative decoding that is exact, never slower by measurement, and explains itself."""
+    """Speculative decoding that is exact, measured, and explains itself."""
     global _debug
     _debug = debug
 

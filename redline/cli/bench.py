@@ -14,6 +14,7 @@ from rich.table import Table
 from redline import models
 from redline.bench import Question, Trial, read_questions, report, run
 from redline.cli import options
+from redline.cli.generate import is_comparable
 from redline.core.errors import OptionError, RedlineError
 from redline.core.sampling import Sampling
 from redline.core.stop import Limits
@@ -59,12 +60,14 @@ def bench(
     )
     if engine.drafter is None:
         raise OptionError("There is nothing to compare: the draft is none.", "Name one with --draft.")
+    sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
     arms = {PLAIN: Engine(engine.target, keep=0), engine.drafter.name: engine}
     settings = {
         "model": engine.target.name,
         "draft": engine.drafter.name,
         "rule": rule,
         "exact": engine.rule.exact,
+        "comparable": is_comparable(engine, sampling),
         "pace": pace,
         "depth": depth,
         "max_tokens": max_tokens,
@@ -77,7 +80,6 @@ def bench(
         "repeats": repeat,
         "chat": chat,
     }
-    sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
     answers = sum(len(question.turns) for question in questions) * repeat * len(arms)
     trials, stopped = _measure(arms, questions, sampling, Limits(max_tokens), seed, repeat, chat, answers)
     document = report(trials, PLAIN, {**settings, "complete": not stopped})
@@ -126,7 +128,7 @@ def _show(document: dict[str, Any]) -> None:
         for name, row in rows.items():
             if not row["answers"]:
                 continue
-            table.add_row(*_cells(name, row), end_section=name == list(rows)[-2])
+            table.add_row(*_cells(name, row, settings["comparable"]), end_section=name == list(rows)[-2])
         console.print(table)
         if numbers["all"]["answers"]:
             share = numbers["all"]["metrics"]["share"]
@@ -137,7 +139,7 @@ def _show(document: dict[str, Any]) -> None:
     )
 
 
-def _cells(name: str, row: dict[str, Any]) -> list[str]:
+def _cells(name: str, row: dict[str, Any], comparable: bool) -> list[str]:
     metrics = row["metrics"]
     acceptance = metrics["acceptance"]
     return [
@@ -148,7 +150,7 @@ def _cells(name: str, row: dict[str, Any]) -> list[str]:
         f"{row['speedup_low']:.2f}–{row['speedup_high']:.2f}",
         f"{metrics['tokens_per_step']:.2f}",
         "–" if acceptance is None else f"{acceptance:.2f}",
-        f"{row['identical']}/{row['answers']}",
+        f"{row['identical']}/{row['answers']}" if comparable else "–",
     ]
 
 

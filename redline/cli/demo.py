@@ -18,7 +18,7 @@ from redline.core.metrics import fold
 from redline.core.stop import Limits
 from redline.engine import Engine, Result
 from redline.engine import generate as write
-from redline.engine.generate import follow, to_result, to_tokens
+from redline.engine.generate import stream, to_tokens
 from redline.engine.load import load
 from redline.models.cache import is_whole
 
@@ -65,13 +65,11 @@ def demo(
 
 
 def _show(engine: Engine, tokens: list[int], max_tokens: int, console: Console) -> Result:
-    key = engine.submit(tokens, limits=Limits(max_tokens))
-    seed, steps = engine.live[key].seed, []
-    for step in follow(engine, [key]):
-        steps.append(step)
+    text = stream(engine, tokens, limits=Limits(max_tokens))
+    while step := text.step():
         console.print(redlined(step, engine.target.tokenizer, console), end="")
     console.print()
-    return to_result(steps, seed)
+    return text.result
 
 
 def _table(pairs: dict[str, tuple[Result, Result]]) -> Table:

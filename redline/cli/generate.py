@@ -19,7 +19,7 @@ from redline.core.sampling import Sampling
 from redline.core.stop import Limits
 from redline.engine import Engine, Result, trace
 from redline.engine import generate as write
-from redline.engine.generate import follow, to_result, to_tokens
+from redline.engine.generate import stream, to_tokens
 from redline.engine.load import load
 
 
@@ -86,7 +86,17 @@ def generate(
         dtype=dtype,
         threads=threads,
     )
+    if check and not is_comparable(engine, sampling):
+        raise OptionError(
+            f"--check compares tokens, and the rule {rule} keeps only the law of sampled text.",
+            "Use the rule matching, or temperature 0.",
+        )
     notes = Console(stderr=True, highlight=False)
+    if not engine.target.traits.row_invariant:
+        notes.print(
+            f"note: in {engine.target.traits.dtype} on {engine.target.traits.device} the last bits of a row "
+            "depend on its pass; near-ties may fall otherwise than in plain decoding."
+        )
     if not engine.rule.exact:
         notes.print(f"[bold red]The rule {rule} is lossy: this is not the law of the model's own text.[/]")
     tokens = to_tokens(engine, [{"role": "user", "content": text}] if chat else text)
@@ -97,6 +107,7 @@ def generate(
         "draft": engine.drafter.name if engine.drafter else "none",
         "rule": rule,
         "exact": engine.rule.exact,
+        "bit_exact": is_comparable(engine, sampling) and engine.target.traits.row_invariant,
         "pace": pace,
         "depth": depth,
         "max_tokens": max_tokens,
@@ -116,6 +127,11 @@ def generate(
     if same is not None:
         notes.print(f"identical to plain decoding: {'yes' if same else 'no'}")
         raise typer.Exit(0 if same else 1)
+
+
+def is_comparable(engine: Engine, sampling: Sampling) -> bool:
+    """Whether the text must be that of plain decoding, and not only have its law."""
+    return engine.rule.exact and (engine.rule.shared or sampling.temperature == 0)
 
 
 def read_prompt(prompt: str) -> str:
@@ -152,10 +168,8 @@ def _write(
     console = Console(highlight=False, soft_wrap=True)
     if show and marks:
         legend(console)
-    key = engine.submit(tokens, sampling, limits, seed)
-    seed, steps = engine.live[key].seed, []
-    for step in follow(engine, [key]):
-        steps.append(step)
+    text = stream(engine, tokens, sampling, limits, seed)
+    while step := text.step():
         if show and marks:
             console.print(redlined(step, engine.target.tokenizer, console), end="")
         elif show:
@@ -163,7 +177,7 @@ def _write(
             sys.stdout.flush()
     if show:
         print(flush=True)
-    return to_result(steps, seed)
+    return text.result
 
 
 def _same_as_plain(

@@ -47,6 +47,11 @@ class VocabularyError(RedlineError, ValueError):
     """Target and drafter do not mean the same text by the same token ids."""
 
 
+def is_whole(value: object) -> bool:
+    """Whether a value is an integer of any kind, Python's or numpy's; True and False are not."""
+    return hasattr(value, "__index__") and not isinstance(value, bool)
+
+
 def unknown(kind: str, name: str, known: Iterable[str]) -> UnknownName:
     """The error for a name nobody knows, with its nearest neighbours as the hint."""
     names = sorted(known)

@@ -67,7 +67,7 @@ def fold(steps: Iterable[Step]) -> Metrics:
     return Metrics(
         tokens=sum(len(step.emitted) for step in decode),
         steps=len(decode),
-        proposed=sum(len(step.proposed) for step in decode),
+        proposed=sum(step.judged for step in decode),
         accepted=sum(step.accepted for step in decode),
         acceptance_at=_acceptance_at(decode),
         seconds=seconds,

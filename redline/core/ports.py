@@ -46,6 +46,7 @@ class Rule(Protocol):
     exact: bool  # the emitted text has exactly the target's law
     trees: bool  # takes drafts with branches
     needs_q: bool  # reads what the guesses were drawn from
+    samples: bool  # honours a temperature above 0
     shared: bool  # noise is tied to positions and shared with the drafter; else every call is fresh
 
     def __call__(self, draft: Draft, target: Mapping[int, Dist], chance: Chance) -> Verdict:
@@ -84,9 +85,14 @@ class Drafter(Protocol):
     """Guesses. Whatever it returns, the text stays the target's; only the speed is at stake."""
 
     name: str
+    confident: bool  # knows how probable its guesses are, so that a budget's `confidence` means something
 
     def start(self, key: int, tokens: Sequence[int]) -> None:
         """A text begins with this prompt."""
+        ...
+
+    def read(self, key: int, tokens: Sequence[int]) -> None:
+        """The target has read so much of the prompt; what has a cache of its own reads along."""
         ...
 
     def propose(self, scenes: Sequence[Scene]) -> list[Draft]:

@@ -18,8 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redline.core.dist import Dist, FloatArray, IntArray
-from redline.core.errors import OptionError
+from redline.core.errors import OptionError, is_whole
 from redline.core.types import History
+
+WHOLE = "a whole number, 0 or more"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +57,13 @@ class Sampling:
     def __post_init__(self) -> None:
         for name, fits, range_ in (
             ("temperature", 0 <= self.temperature < np.inf, "0 or more"),
-            ("top_k", self.top_k >= 0 and int(self.top_k) == self.top_k, "a whole number, 0 or more"),
+            ("top_k", is_whole(self.top_k) and self.top_k >= 0, WHOLE),
             ("top_p", 0 < self.top_p <= 1, "above 0 and at most 1"),
             ("min_p", 0 <= self.min_p <= 1, "from 0 to 1"),
             ("repetition_penalty", 0 < self.repetition_penalty < np.inf, "above 0"),
             ("presence_penalty", bool(np.isfinite(self.presence_penalty)), "a finite number"),
             ("frequency_penalty", bool(np.isfinite(self.frequency_penalty)), "a finite number"),
-            ("penalty_window", self.penalty_window >= 0, "0 or more"),
+            ("penalty_window", is_whole(self.penalty_window) and self.penalty_window >= 0, WHOLE),
             ("bias", all(i >= 0 and v < np.inf for i, v in self.bias.items()), "token ids to numbers"),
         ):
             if not fits:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from redline.core.errors import OptionError
+from redline.core.errors import OptionError, is_whole
 from redline.core.ports import Tokenizer
 from redline.core.text import TextStream
 from redline.core.types import Finish
@@ -21,7 +21,7 @@ class Limits:
         stop_tokens: Ids that end it, emitted but adding no text; the model's own when None.
 
     Raises:
-        OptionError: `max_tokens` is negative.
+        OptionError: `max_tokens` is no whole number from 0 up, or a stop is no text.
     """
 
     max_tokens: int | None = None
@@ -29,8 +29,15 @@ class Limits:
     stop_tokens: frozenset[int] | None = None
 
     def __post_init__(self) -> None:
-        if self.max_tokens is not None and self.max_tokens < 0:
-            raise OptionError(f"max_tokens is {self.max_tokens}.", "It must be 0 or more.")
+        if self.max_tokens is not None and not (is_whole(self.max_tokens) and self.max_tokens >= 0):
+            raise OptionError(f"max_tokens is {self.max_tokens!r}.", "It must be a whole number, 0 or more.")
+        if self.stop is None or not all(isinstance(text, str) for text in self.stop):
+            raise OptionError(f"stop is {self.stop!r}.", "It must be a text, or several in a list.")
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """The texts that end the output."""
+        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
 
 
 class Ending:
@@ -43,7 +50,7 @@ class Ending:
     """
 
     def __init__(self, limits: Limits, room: int, tokenizer: Tokenizer) -> None:
-        self._text = TextStream([limits.stop] if isinstance(limits.stop, str) else limits.stop)
+        self._text = TextStream(limits.stops)
         self._stop_tokens = tokenizer.ends if limits.stop_tokens is None else limits.stop_tokens
         self._piece = tokenizer.piece
         self.left = room if limits.max_tokens is None else min(limits.max_tokens, room)

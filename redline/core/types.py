@@ -9,8 +9,8 @@ from typing import Literal, TypeAlias
 from redline.core.dist import Dist
 from redline.core.topology import ROOT, depths, path
 
-Finish: TypeAlias = Literal["stop", "length", "cancelled"]
-"""Why a text ended: a stop token or string, a token or context limit, or its reader left."""
+Finish: TypeAlias = Literal["stop", "length", "cancelled", "failed"]
+"""Why a text ended: a stop token or string, a token or context limit, its reader left, or an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Draft:
         return [self.tokens[i] for i in path(self.parents, node)]
 
     def cut(self, depth: int) -> Draft:
-        """The draft without the guesses deeper than `depth` (a first guess has depth 1)."""
+        """The draft without the guesses deeper than `depth`, for drafters that make more than is asked."""
         keep = [i for i, deep in enumerate(depths(self.parents)) if deep <= depth]
         if len(keep) == len(self):
             return self
@@ -119,7 +119,7 @@ class History:
     """The text so far as sampling sees it.
 
     Attributes:
-        tokens: Prompt and everything after it.
+        tokens: Prompt and everything after it. It may be the engine's own list: read it, do not keep it.
         prompt: How many of them are the prompt.
     """
 
@@ -140,13 +140,13 @@ class Step:
 
     Attributes:
         key: Which text.
-        position: Index of the first emitted token in the text.
+        position: Index in the text of the first token that this pass emitted, or read of the prompt.
         prefilled: Prompt tokens read by this pass; such a step emits nothing.
         emitted: Tokens added to the text, kept guesses first, the target's own last.
         texts: The text that became certain with each of them, one string a token.
-        proposed: The guesses put before the target; those behind the end of the text do not count.
+        proposed: The guesses put before the target.
         parents: Their places in the tree.
-        accepted: How many leading tokens of `emitted` were guesses.
+        path: The guesses that became text, from the root down; they lead `emitted`.
         source: The drafter's name.
         draft_s, target_s, verify_s, rewind_s, other_s: Seconds spent guessing, in the target, judging,
             repairing the cache, and in the loop around them.
@@ -159,7 +159,7 @@ class Step:
     texts: tuple[str, ...] = ()
     proposed: tuple[int, ...] = ()
     parents: tuple[int, ...] = ()
-    accepted: int = 0
+    path: tuple[int, ...] = ()
     prefilled: int = 0
     source: str = "none"
     draft_s: float = 0.0
@@ -170,20 +170,29 @@ class Step:
     finish: Finish | None = None
 
     @property
+    def accepted(self) -> int:
+        """How many guesses became text."""
+        return len(self.path)
+
+    @property
     def depth(self) -> int:
         """Length of the longest chain among the guesses."""
         return max(depths(self.parents), default=0)
 
     @property
+    def judged(self) -> int:
+        """How many guesses counted: those behind the end of the text were put before nobody."""
+        if not self.finish:
+            return len(self.proposed)
+        return sum(deep <= len(self.emitted) for deep in depths(self.parents))
+
+    @property
     def refused(self) -> int | None:
-        """The first guess that the target did not write, where one ended the step; else None."""
-        node = ROOT
-        for token in self.emitted:
-            children = [i for i, parent in enumerate(self.parents) if parent == node]
-            node = next((i for i in children if self.proposed[i] == token), ROOT)
-            if node == ROOT:
-                return self.proposed[children[0]] if children else None
-        return None
+        """The guess in whose place the target wrote a token of its own; None where it had none to refuse."""
+        if len(self.emitted) == len(self.path):
+            return None
+        last = self.path[-1] if self.path else ROOT
+        return next((self.proposed[i] for i, parent in enumerate(self.parents) if parent == last), None)
 
     @property
     def seconds(self) -> float:

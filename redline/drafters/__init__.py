@@ -4,7 +4,10 @@ from redline.drafters.model import ModelDrafter
 from redline.drafters.ngram import Ngram
 from redline.drafters.replay import Replay
 
-DRAFTERS = {"ngram": Ngram, "model": ModelDrafter, "replay": Replay}
-"""Every kind of drafter by name."""
+MODEL_FREE = {"ngram": Ngram}
+"""Drafters that a name alone can make. Any other name is a draft model's."""
 
-__all__ = ["DRAFTERS", "ModelDrafter", "Ngram", "Replay"]
+DRAFTERS = {**MODEL_FREE, "model": ModelDrafter, "replay": Replay}
+"""Every kind of drafter."""
+
+__all__ = ["DRAFTERS", "MODEL_FREE", "ModelDrafter", "Ngram", "Replay"]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -79,6 +80,8 @@ class ModelDrafter:
         OptionError: The draft model cannot forget its refused guesses.
     """
 
+    confident = True
+
     def __init__(
         self, backend: Backend, target: Backend, sampling: Sampling | None = None, keep: int = 1
     ) -> None:
@@ -98,21 +101,22 @@ class ModelDrafter:
         cache = self._pool.take(tokens)
         self._texts[key] = Text(cache, list(tokens[: cache.length]), cache.length)
 
-    def propose(self, scenes: Sequence[Scene]) -> list[Draft]:
-        try:
-            return self._propose(scenes)
-        except BaseException:
-            for scene in scenes:  # a pass cut short leaves caches that nobody can trust
-                if text := self._texts.pop(scene.key, None):
-                    text.cache.close()
-            raise
+    def read(self, key: int, tokens: Sequence[int]) -> None:
+        text = self._texts[key]
+        unread = list(tokens[text.cache.length : self._backend.traits.context])
+        if unread and max(unread) < self._backend.traits.vocab_size:
+            with self._guarded([key]):
+                self._backend.extend([Chunk(text.cache, unread, "none")])
+            text.read += unread
+            text.agreed = len(text.read)
 
-    def _propose(self, scenes: Sequence[Scene]) -> list[Draft]:
-        guesses = [self._open(scene) for scene in scenes]
-        while growing := [guess for guess in guesses if len(guess.tokens) < guess.depth]:
-            chunks = [Chunk(guess.text.cache, guess.unread, "last") for guess in growing]
-            for guess, rows in zip(growing, self._backend.extend(chunks), strict=True):
-                self._grow(guess, rows[0, : self._width])
+    def propose(self, scenes: Sequence[Scene]) -> list[Draft]:
+        with self._guarded([scene.key for scene in scenes]):
+            guesses = [self._open(scene) for scene in scenes]
+            while growing := [guess for guess in guesses if len(guess.tokens) < guess.depth]:
+                chunks = [Chunk(guess.text.cache, guess.unread, "last") for guess in growing]
+                for guess, rows in zip(growing, self._backend.extend(chunks), strict=True):
+                    self._grow(guess, rows[0, : self._width])
         return [Draft.chain(guess.tokens, self.name, guess.dists) for guess in guesses]
 
     def observe(self, key: int, emitted: Sequence[int], verdict: Verdict) -> None:
@@ -129,13 +133,24 @@ class ModelDrafter:
         self._pool.close()
         self._backend.close()
 
+    @contextmanager
+    def _guarded(self, keys: Sequence[int]) -> Iterator[None]:
+        """Forget these texts if a pass is cut short: it leaves caches that nobody can trust."""
+        try:
+            yield
+        except BaseException:
+            for key in keys:
+                if text := self._texts.pop(key, None):
+                    text.cache.close()
+            raise
+
     def _open(self, scene: Scene) -> Guess:
         """Forget the guesses that were refused and line up what the text has gained since."""
         text, tokens = self._texts[scene.key], scene.history.tokens
         room = self._backend.traits.context - len(tokens)
         depth = min(scene.budget.depth, room + 1)  # the last guess is never read
         unread = list(tokens[text.agreed :])
-        if depth > 0 and max(unread) >= self._backend.traits.vocab_size and not text.lost:
+        if depth > 0 and max(unread, default=0) >= self._backend.traits.vocab_size and not text.lost:
             text.lost = True
             warnings.warn(
                 f"{self.name} cannot read token {max(unread)}; it guesses no more in this text.",

@@ -56,6 +56,7 @@ class Ngram:
     """
 
     name = "ngram"
+    confident = False
 
     def __init__(self, shortest: int = 2, longest: int = 5) -> None:
         if not 1 <= shortest <= longest:
@@ -67,6 +68,9 @@ class Ngram:
 
     def start(self, key: int, tokens: Sequence[int]) -> None:
         self._indexes[key] = Index(self._shortest, self._longest)
+
+    def read(self, key: int, tokens: Sequence[int]) -> None:
+        self._indexes[key].read(tokens)
 
     def propose(self, scenes: Sequence[Scene]) -> list[Draft]:
         return [self._copy(scene) for scene in scenes]

@@ -24,6 +24,7 @@ class Replay:
     """
 
     name = "replay"
+    confident = False
 
     def __init__(
         self,
@@ -41,6 +42,9 @@ class Replay:
 
     def start(self, key: int, tokens: Sequence[int]) -> None:
         """Nothing to prepare."""
+
+    def read(self, key: int, tokens: Sequence[int]) -> None:
+        """It knows the text already."""
 
     def propose(self, scenes: Sequence[Scene]) -> list[Draft]:
         return [self._recall(scene) for scene in scenes]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from redline.core.errors import ContextError, OptionError
-from redline.core.ports import Backend, Drafter, Rule, Scene
+from redline.core.errors import ContextError, OptionError, is_whole
+from redline.core.ports import Backend, Drafter, Pace, Rule, Scene
 from redline.core.sampling import Sampling
 from redline.core.topology import depths
 from redline.core.types import Draft
@@ -26,8 +26,16 @@ def check_engine(target: Backend, drafter: Drafter | None, prefill: int, keep: i
         )
 
 
-def check_text(target: Backend, rule: Rule, prompt: Sequence[int], sampling: Sampling) -> None:
-    """Refuse a prompt that is empty or fills the context, ids that do not exist, and a lost temperature.
+def check_text(
+    target: Backend,
+    drafter: Drafter | None,
+    rule: Rule,
+    pace: Pace,
+    prompt: Sequence[int],
+    sampling: Sampling,
+    seed: int | None,
+) -> None:
+    """Refuse a prompt that is empty or fills the context, ids that do not exist, and options lost on others.
 
     All of it before the first pass, where it would be an error of every text in the batch.
     """
@@ -45,11 +53,18 @@ def check_text(target: Backend, rule: Rule, prompt: Sequence[int], sampling: Sam
                 f"{what} names token {odd[0]}, but {target.name} has {vocab_size} tokens.",
                 f"Token ids run from 0 to {vocab_size - 1}.",
             )
-    if rule.name == "greedy" and sampling.temperature > 0:
+    if sampling.temperature > 0 and not rule.samples:
         raise OptionError(
-            f"The greedy rule cannot honour temperature {sampling.temperature}.",
+            f"The {rule.name} rule cannot honour temperature {sampling.temperature}.",
             "Use the rule matching, or temperature 0.",
         )
+    if pace.budget().confidence > 0 and drafter and not drafter.confident:
+        raise OptionError(
+            f"The drafter {drafter.name} does not know how probable its guesses are.",
+            "The pace confidence is for draft models; use fixed or streak.",
+        )
+    if seed is not None and not (is_whole(seed) and seed >= 0):
+        raise OptionError(f"seed is {seed!r}.", "It must be a whole number, 0 or more.")
 
 
 def check_drafts(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import count
 
@@ -23,7 +24,7 @@ _KEYS = count()
 
 
 class Engine:
-    """Speculative decoding of any number of texts at once.
+    """Speculative decoding of any number of texts at once, for one thread at a time.
 
     Args:
         target: The model whose text comes out.
@@ -53,7 +54,7 @@ class Engine:
         self.target, self.drafter, self.rule = target, drafter, rule or Matching()
         self.live: dict[int, Live] = {}
         self._pace, self._prefill, self._noise = pace, prefill, noise
-        self._pool = Pool(target, keep)
+        self._pool, self._abandoned = Pool(target, keep), deque[int]()
 
     def submit(
         self,
@@ -68,16 +69,16 @@ class Engine:
             Its key. Where no seed was given, `live[key].seed` tells the fresh one.
 
         Raises:
-            OptionError: The prompt is empty, an id is not in the vocabulary, or the rule does not fit the
-                sampling.
+            OptionError: The prompt is empty, an id is not in the vocabulary, the seed is no whole number from
+                0 up, or the rule does not fit the sampling.
             ContextError: The prompt leaves no room for a token.
         """
-        sampling = sampling or Sampling()
-        check_text(self.target, self.rule, prompt, sampling)
-        seed = secrets.randbits(63) if seed is None else seed
+        self._sweep()
+        sampling, pace = sampling or Sampling(), self._pace()
+        check_text(self.target, self.drafter, self.rule, pace, prompt, sampling, seed)
+        seed = secrets.randbits(63) if seed is None else int(seed)
         room = self.target.traits.context - len(prompt)
-        ending = Ending(limits or Limits(), room, self.target.tokenizer)
-        pace, noise = self._pace(), self._noise(seed)
+        ending, noise = Ending(limits or Limits(), room, self.target.tokenizer), self._noise(seed)
         key = next(_KEYS)
         cache = self._pool.take(prompt)
         self.live[key] = Live(key, list(prompt), len(prompt), cache, ending, pace, sampling, seed, noise)
@@ -93,26 +94,30 @@ class Engine:
         """One target pass over every live text; texts that end leave.
 
         Returns:
-            One record a text, in the order of submission.
+            One record a text, in the order of submission. Each also goes to its text's inbox, where a
+            `Stream` reads it, so that several readers can take turns in calling this.
 
         Raises:
             Exception: What drafter or target raise. The texts of that pass are gone, because a pass cut
                 short, by ctrl-C too, leaves caches that nobody can trust.
         """
+        self._sweep()
         lives = list(self.live.values())
         # A text that was to have no token at all has ended before its first pass.
         steps = [Step(live.key, len(live.tokens), finish="length") for live in lives if live.ending.finish]
         lives = [live for live in lives if not live.ending.finish]
         try:
             steps += advance(self.target, self.drafter, self.rule, lives, self._prefill) if lives else []
-        except BaseException:
+        except BaseException as error:
             for live in lives:
-                live.cache.close()
-                self._forget(live)
+                live.fault = error
+                self._end(live, trusted=False)
             raise
         for step in steps:
+            live = self.live[step.key]
+            live.inbox.append(step)
             if step.finish:
-                self.cancel(step.key)
+                self._end(live, trusted=step.finish != "failed")
         return sorted(steps, key=lambda step: step.key)
 
     def cancel(self, key: int) -> Step | None:
@@ -124,9 +129,13 @@ class Engine:
         live = self.live.get(key)
         if live is None:
             return None
-        self._pool.give(live.cache, live.tokens[: live.cache.length])
-        self._forget(live)
-        return Step(key, len(live.tokens), finish="cancelled")
+        self._end(live, trusted=True)
+        live.inbox.append(Step(key, len(live.tokens), finish="cancelled"))
+        return live.inbox[-1]
+
+    def abandon(self, key: int) -> None:
+        """Cancel a text before the next step; safe at any moment, from any thread, even while a step runs."""
+        self._abandoned.append(key)
 
     def close(self) -> None:
         """End every text and free the kept caches; target and drafter stay open."""
@@ -134,7 +143,15 @@ class Engine:
             self.cancel(key)
         self._pool.close()
 
-    def _forget(self, live: Live) -> None:
+    def _end(self, live: Live, trusted: bool) -> None:
         del self.live[live.key]
+        if trusted:
+            self._pool.give(live.cache, live.tokens[: live.cache.length])
+        else:
+            live.cache.close()
         if self.drafter:
             self.drafter.stop(live.key)
+
+    def _sweep(self) -> None:
+        while self._abandoned:
+            self.cancel(self._abandoned.popleft())

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from operator import index
 from typing import Literal, TypeAlias
 
-from redline.core.errors import OptionError
+from redline.core.errors import OptionError, RedlineError, is_whole
 from redline.core.metrics import Metrics, fold
 from redline.core.sampling import Sampling
 from redline.core.stop import Limits
@@ -62,17 +62,25 @@ class Result:
 
 
 def to_tokens(engine: Engine, prompt: Prompt) -> list[int]:
-    """The ids of a prompt of any kind."""
+    """The ids of a prompt of any kind.
+
+    Raises:
+        OptionError: It is of no kind, or of two.
+    """
     if isinstance(prompt, str):
         return engine.target.tokenizer.encode(prompt)
     messages = [item for item in prompt if isinstance(item, Mapping)]
     if messages and len(messages) == len(prompt):
+        for message in messages:
+            if not all(isinstance(message.get(part), str) for part in ("role", "content")):
+                raise OptionError(
+                    f"{message!r} is not a message.", "It needs a role and a content, both text."
+                )
         return engine.target.tokenizer.chat(messages)
-    try:
-        return [index(token) for token in prompt]  # type: ignore[arg-type]  # what is no id raises
-    except TypeError:
+    if not all(is_whole(token) for token in prompt):
         hint = "Give a text, a list of ids, or a list of messages with role and content."
-        raise OptionError(f"{prompt!r} is not a prompt.", hint) from None
+        raise OptionError(f"{prompt!r} is not a prompt.", hint)
+    return [int(token) for token in prompt if not isinstance(token, Mapping)]
 
 
 def pieces(step: Step) -> list[Piece]:
@@ -86,28 +94,8 @@ def pieces(step: Step) -> list[Piece]:
     ]
 
 
-def follow(engine: Engine, keys: Sequence[int]) -> Generator[Step]:
-    """Step the engine until the texts `keys` have ended; yields their records as they come.
-
-    Leaving early, by an error or by closing the iterator, cancels what has not ended. The records of other
-    live texts are not kept: a program with several readers calls `Engine.step` itself.
-    """
-    waiting = set(keys)
-    try:
-        while waiting:
-            for step in engine.step():
-                if step.key not in waiting:
-                    continue
-                if step.finish:
-                    waiting.discard(step.key)
-                yield step
-    finally:
-        for key in waiting:
-            engine.cancel(key)
-
-
 class Stream(Iterator[Piece]):
-    """One text piece by piece. Made by `stream`.
+    """One text in the making: iterate over its pieces, or take its records with `step`. Made by `stream`.
 
     Attributes:
         seed: Repeats the run when given again.
@@ -115,33 +103,70 @@ class Stream(Iterator[Piece]):
     """
 
     def __init__(self, engine: Engine, key: int) -> None:
-        self.seed = engine.live[key].seed
+        self._engine, self._live = engine, engine.live[key]
+        self._pieces = deque[Piece]()
+        self.seed = self._live.seed
         self.steps: list[Step] = []
-        self._engine, self._key = engine, key
-        self._pieces = _read(follow(engine, [key]), self.steps)
+
+    def step(self) -> Step | None:
+        """The next record of this text; None once it has ended. Moves the engine's other texts along.
+
+        Raises:
+            Exception: What ended the text, if that was an error.
+        """
+        if self.steps and self.steps[-1].finish:
+            return None
+        while not self._live.inbox:
+            if self._live.key not in self._engine.live:
+                raise self._live.fault or RedlineError("The text has been lost.", "Begin it again.")
+            self._engine.step()
+        self.steps.append(self._live.inbox.popleft())
+        if self.steps[-1].finish == "failed" and self._live.fault:
+            raise self._live.fault
+        return self.steps[-1]
 
     def __next__(self) -> Piece:
-        return next(self._pieces)
+        while not self._pieces:
+            step = self.step()
+            if step is None:
+                raise StopIteration
+            self._pieces.extend(pieces(step))
+        return self._pieces.popleft()
 
     @property
     def result(self) -> Result:
-        """The whole text, once it has ended."""
-        return to_result(self.steps, self.seed)
+        """The whole text.
+
+        Raises:
+            OptionError: It has not ended yet.
+        """
+        finish = self.steps[-1].finish if self.steps else None
+        if finish is None:
+            raise OptionError("The text has not ended yet.", "Read the stream to its end, or close it.")
+        return Result(
+            text="".join(text for step in self.steps for text in step.texts),
+            tokens=tuple(token for step in self.steps for token in step.emitted),
+            finish=finish,
+            seed=self.seed,
+            steps=tuple(self.steps),
+        )
 
     def close(self) -> None:
-        """Stop here; the text's place is free at once."""
-        self._pieces.close()
-        self._engine.cancel(self._key)
+        """Stop here: the text's place is free at once, and `result` is what there is so far."""
+        self._engine.cancel(self._live.key)
+        self.steps.extend(self._live.inbox)
+        self._live.inbox.clear()
+        self._pieces.clear()
 
-    def __del__(self) -> None:  # a reader that just walks away leaves nothing behind
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self.close()
 
-
-def _read(records: Iterator[Step], steps: list[Step]) -> Generator[Piece]:
-    """The pieces of records, which are kept in `steps`."""
-    for step in records:
-        steps.append(step)
-        yield from pieces(step)
+    def __del__(self) -> None:  # a reader that just walks away leaves nothing behind
+        if hasattr(self, "_live"):
+            self._engine.abandon(self._live.key)
 
 
 def stream(
@@ -151,7 +176,10 @@ def stream(
     limits: Limits | None = None,
     seed: int | None = None,
 ) -> Stream:
-    """Write one text piece by piece; closing the stream cancels it. Arguments as for `generate`."""
+    """Write one text piece by piece; closing the stream cancels it. Arguments as for `generate`.
+
+    Several streams of one engine may be read in turns: whoever reads moves them all.
+    """
     return Stream(engine, engine.submit(to_tokens(engine, prompt), sampling, limits, seed))
 
 
@@ -182,35 +210,30 @@ def generate_many(
     prompts: Sequence[Prompt],
     sampling: Sampling | None = None,
     limits: Limits | None = None,
-    seed: int | None = None,
+    seed: int | Sequence[int] | None = None,
 ) -> list[Result]:
-    """Write several texts as one batch; each is what it would have been alone. See `generate`."""
+    """Write several texts as one batch; each is what it would have been alone. See `generate`.
+
+    Args:
+        engine, sampling, limits: As for `generate`.
+        prompts: One a text.
+        seed: One for all of them, so that equal prompts give equal texts; or a list with one for each.
+    """
     if isinstance(prompts, str):
         raise OptionError("One prompt was given for several.", "Use generate, or put it into a list.")
+    seeds = list(seed) if isinstance(seed, Sequence) else [seed] * len(prompts)
+    if len(seeds) != len(prompts):
+        raise OptionError(f"{len(seeds)} seeds were given for {len(prompts)} prompts.", "Give one for each.")
     tokens = [to_tokens(engine, prompt) for prompt in prompts]
-    keys: list[int] = []
+    streams: list[Stream] = []
     try:
-        for prompt in tokens:
-            keys.append(engine.submit(prompt, sampling, limits, seed))
+        for prompt, own in zip(tokens, seeds, strict=True):
+            streams.append(stream(engine, prompt, sampling, limits, own))
+        for each in streams:
+            while each.step():
+                pass
     except BaseException:
-        for key in keys:
-            engine.cancel(key)
+        for each in streams:
+            each.close()
         raise
-    seeds = {key: engine.live[key].seed for key in keys}
-    steps: dict[int, list[Step]] = {key: [] for key in keys}
-    for step in follow(engine, keys):
-        steps[step.key].append(step)
-    return [to_result(steps[key], seeds[key]) for key in keys]
-
-
-def to_result(steps: Sequence[Step], seed: int) -> Result:
-    """The text that the records of one finished text add up to."""
-    finish = steps[-1].finish
-    assert finish, "the last record of a text says why it ended"
-    return Result(
-        text="".join(text for step in steps for text in step.texts),
-        tokens=tuple(token for step in steps for token in step.emitted),
-        finish=finish,
-        seed=seed,
-        steps=tuple(steps),
-    )
+    return [each.result for each in streams]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,12 +12,17 @@ from redline.core.dist import Dist
 from redline.core.ports import Cache, Noise, Pace
 from redline.core.sampling import Sampling, distribution
 from redline.core.stop import Ending
-from redline.core.types import Budget, Draft, History
+from redline.core.types import Budget, Draft, History, Step
 
 
 @dataclass(slots=True)
 class Live:
-    """One text. Between steps its cache holds all of its tokens but the last."""
+    """One text. Between steps its cache holds all of its tokens but the last.
+
+    Attributes:
+        inbox: Its records, until a reader takes them.
+        fault: What ended it, where that was an error.
+    """
 
     key: int
     tokens: list[int]
@@ -28,6 +34,8 @@ class Live:
     seed: int
     noise: Noise
     passes: int = 0
+    inbox: deque[Step] = field(default_factory=deque)
+    fault: BaseException | None = None
 
     @property
     def unread(self) -> int:

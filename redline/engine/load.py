@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -12,11 +11,11 @@ from redline.core.pace import find_pace
 from redline.core.ports import Backend, Drafter
 from redline.core.sampling import Sampling
 from redline.core.verify import find_rule
-from redline.drafters import ModelDrafter, Ngram
+from redline.drafters import MODEL_FREE, ModelDrafter
 from redline.engine.engine import Engine
 
-MODEL_FREE: dict[str, Callable[[], Drafter | None]] = {"none": lambda: None, "ngram": Ngram}
-"""Drafters that need no model, by name."""
+NONE = "none"
+"""The name of no drafter at all."""
 
 
 def load(
@@ -52,14 +51,16 @@ def load(
     open_model = partial(backends.open, device=device, dtype=dtype, threads=threads)
     guess = _find_draft(draft, draft_sampling)
     target = open_model(models.find(model)) if isinstance(model, str | Path) else model
+    opened = [] if target is model else [target]
     try:
         if isinstance(guess, Path):
             guess = open_model(guess)
+            opened.append(guess)
         drafter = ModelDrafter(guess, target, draft_sampling) if isinstance(guess, Backend) else guess
         return Engine(target, drafter, rule=judge, pace=make_pace, keep=keep)
     except BaseException:
-        if target is not model:
-            target.close()
+        for backend in opened:
+            backend.close()
         raise
 
 
@@ -68,13 +69,15 @@ def _find_draft(
 ) -> Path | Backend | Drafter | None:
     """What a draft's name means: a model's path, or a drafter that needs no model."""
     found: Path | Backend | Drafter | None
-    if isinstance(draft, str) and draft in MODEL_FREE:
+    if draft == NONE:
+        found = None
+    elif isinstance(draft, str) and draft in MODEL_FREE:
         found = MODEL_FREE[draft]()
     elif isinstance(draft, str | Path):
         try:
             found = models.find(draft)
         except UnknownName:
-            raise unknown("draft", str(draft), [*MODEL_FREE, *models.names()]) from None
+            raise unknown("draft", str(draft), [NONE, *MODEL_FREE, *models.names()]) from None
     else:
         found = draft
     if sampling is not None and not isinstance(found, Path | Backend):

@@ -9,7 +9,7 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
-from redline.core.errors import RewindError
+from redline.core.errors import OptionError, RewindError
 from redline.core.ports import Backend, Chance, Chunk, Drafter, Rule, Scene
 from redline.core.types import Draft, Step
 from redline.engine.check import check_drafts
@@ -38,9 +38,9 @@ def advance(
     rows = target.extend(chunks)
     passed = perf_counter()
     steps = [
-        settle(live, drafts[live.key], logits, drafter, rule)
+        _try_to_settle(live, drafts[live.key], logits, drafter, rule)
         if live.key in drafts
-        else Step(live.key, live.cache.length, prefilled=len(chunk.tokens))
+        else _read_along(live, chunk, drafter)
         for live, chunk, logits in zip(lives, chunks, rows, strict=True)
     ]
     spare = perf_counter() - passed - sum(step.seconds for step in steps)
@@ -98,21 +98,40 @@ def settle(
     rewound = perf_counter()
     if drafter:
         drafter.observe(live.key, emitted, verdict)
-    put = draft.cut(len(emitted)) if live.ending.finish else draft
     return Step(
         live.key,
         position,
         emitted,
         texts,
-        put.tokens,
-        put.parents,
-        accepted=min(len(kept), len(emitted)),
+        draft.tokens,
+        draft.parents,
+        path=verdict.accepted[: len(emitted)],
         source=draft.source,
         draft_s=perf_counter() - rewound,
         verify_s=judged - began,
         rewind_s=rewound - judged,
         finish=live.ending.finish,
     )
+
+
+def _try_to_settle(
+    live: Live, draft: Draft, logits: NDArray[np.float32], drafter: Drafter | None, rule: Rule
+) -> Step:
+    """Settle a text; what is wrong with it alone, such as a bias that leaves no token, ends it alone."""
+    try:
+        return settle(live, draft, logits, drafter, rule)
+    except OptionError as error:
+        live.fault = error
+        return Step(live.key, len(live.tokens), finish="failed")
+
+
+def _read_along(live: Live, chunk: Chunk, drafter: Drafter | None) -> Step:
+    """The record of a piece of prompt; the drafter reads it too, so that guessing need not begin with it."""
+    began = perf_counter()
+    if drafter:
+        drafter.read(live.key, live.tokens[: live.cache.length])
+    position = live.cache.length - len(chunk.tokens)
+    return Step(live.key, position, prefilled=len(chunk.tokens), draft_s=perf_counter() - began)
 
 
 def _chunk(live: Live, draft: Draft | None, prefill: int) -> Chunk:

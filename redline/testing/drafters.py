@@ -53,6 +53,17 @@ class DrafterContract:
             scene = self.scene(0, text, temperature=temperature)
             self.same(drafter.propose([scene])[0], drafter.propose([scene])[0])
 
+    def test_reading_along_changes_nothing(self, drafter: Drafter) -> None:
+        text = self.text(40)
+        for key in (0, 1):
+            drafter.start(key, text)
+        for end in (7, 20, len(text) - 1):
+            drafter.read(0, text[:end])
+        read, unread = drafter.propose([self.scene(0, text), self.scene(1, text)])
+        self.same(read, unread)
+        for key in (0, 1):
+            drafter.stop(key)
+
     def test_the_past_of_a_text_is_all_that_counts(self, drafter: Drafter) -> None:
         """A draft after any history of drafts and refusals is that of a drafter that only saw the text."""
         rng, text = np.random.default_rng(3), self.text(30)

@@ -15,8 +15,7 @@ from redline.core.topology import ROOT
 from redline.core.types import Draft
 from redline.core.verify import RULES
 from redline.drafters import ModelDrafter, Replay
-from redline.engine import Engine
-from redline.engine.generate import follow, generate
+from redline.engine import Engine, generate
 from redline.testing import ToyBackend, ToyTokenizer, outcomes
 
 EXACT = [rule for rule in RULES.values() if rule.exact]
@@ -91,9 +90,13 @@ class Says:
     """A drafter that makes the same draft every time; `draft` gets the budget."""
 
     name = "says"
+    confident = False
 
     def __init__(self, draft):
         self._draft = draft
+
+    def read(self, key, tokens):
+        pass
 
     def start(self, key, tokens):
         pass
@@ -200,3 +203,13 @@ class Counting(ToyBackend):
     @property
     def opened(self):
         return sum(not cache.closed for cache in self.caches)
+
+
+def follow(engine, keys):
+    """Step the engine until these texts have ended; their records as they come."""
+    waiting = set(keys)
+    while waiting:
+        for step in engine.step():
+            if step.key in waiting:
+                waiting -= {step.key} if step.finish else set()
+                yield step

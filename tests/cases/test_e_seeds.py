@@ -1,7 +1,7 @@
 """A seed means one text; no seed means a new one."""
 
 import pytest
-from setups import tiny, twin, write
+from setups import follow, tiny, twin, write
 
 from redline.core.pace import Fixed
 from redline.core.sampling import Sampling
@@ -9,7 +9,6 @@ from redline.core.stop import Limits
 from redline.core.verify import RULES
 from redline.drafters import Ngram
 from redline.engine import Engine, generate, generate_many
-from redline.engine.generate import follow
 
 HOT = Sampling(temperature=1.0)
 RANDOM_RULES = ["matching", "rejection", "tree", "block", "typical"]

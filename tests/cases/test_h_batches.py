@@ -2,14 +2,13 @@
 
 import itertools
 
-from setups import Counting, tiny
+from setups import Counting, follow, tiny
 
 from redline.core.pace import Fixed
 from redline.core.sampling import Sampling
 from redline.core.stop import Limits
 from redline.drafters import Replay
 from redline.engine import Engine, generate_many
-from redline.engine.generate import follow
 
 PROMPTS = [[1], [2, 3], [4, 5, 6], [7, 8, 9, 10]]
 DEPTH = 5

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from redline.core.dist import Dist
-from redline.core.topology import ROOT, ancestry, depths, path
+from redline.core.topology import ROOT, depths, path
 from redline.core.types import Budget, Draft, History, Verdict
 
 #      ROOT
@@ -19,13 +19,9 @@ def bush():
     return Draft(tokens, PARENTS, tuple(map(Dist.point, tokens)), "bush")
 
 
-def test_paths_depths_and_ancestry_of_a_tree():
+def test_paths_and_depths_of_a_tree():
     assert depths(PARENTS) == [1, 1, 2, 2, 2, 3]
     assert [path(PARENTS, node) for node in (ROOT, 0, 4, 5)] == [[], [0], [1, 4], [0, 2, 5]]
-    mask = ancestry(PARENTS)
-    assert mask.dtype == np.bool_
-    assert [np.flatnonzero(row).tolist() for row in mask] == [path(PARENTS, node) for node in range(6)]
-    assert ancestry(()).shape == (0, 0)
     assert depths(()) == []
 
 

@@ -16,7 +16,7 @@ def step(accepted, proposed, **options):
         emitted=(*range(accepted), 999),  # 999: the target's own
         proposed=tuple(range(proposed)),
         parents=tuple(range(-1, proposed - 1)),
-        accepted=accepted,
+        path=tuple(range(accepted)),
         **options,
     )
 
@@ -108,7 +108,7 @@ def test_a_step_knows_its_depth_and_its_seconds():
 
 def test_a_shallow_leaf_is_not_a_refusal():
     """The kept branch of a tree ended before its longest one did."""
-    tree = Step(0, 0, emitted=(5, 9), proposed=(5, 6, 7), parents=(-1, -1, 1), accepted=1)
+    tree = Step(0, 0, emitted=(5, 9), proposed=(5, 6, 7), parents=(-1, -1, 1), path=(0,))
     assert (tree.depth, tree.refused) == (2, None)
     assert fold([tree]).acceptance_at == (1.0,)
 
@@ -117,5 +117,5 @@ def test_the_refused_guess_is_the_first_that_the_target_did_not_write():
     assert step(2, 4).refused == 2
     assert step(4, 4).refused is None
     assert step(0, 0).refused is None
-    tree = Step(0, 0, emitted=(5, 9), proposed=(5, 6, 7, 8), parents=(-1, -1, 0, 0), accepted=1)
+    tree = Step(0, 0, emitted=(5, 9), proposed=(5, 6, 7, 8), parents=(-1, -1, 0, 0), path=(0,))
     assert tree.refused == 7

@@ -10,7 +10,7 @@ from redline.core.types import Budget, Step
 def step(accepted, proposed, parents=None):
     parents = tuple(range(-1, proposed - 1)) if parents is None else parents
     emitted = (0,) * accepted + (999,)
-    return Step(0, 0, emitted=emitted, proposed=(0,) * proposed, parents=parents, accepted=accepted)
+    return Step(0, 0, emitted=emitted, proposed=(0,) * proposed, parents=parents, path=tuple(range(accepted)))
 
 
 def test_fixed_never_changes():

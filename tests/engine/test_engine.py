@@ -47,6 +47,7 @@ class Says:
     """A drafter that says what a function of the scenes returns, and remembers what it was told."""
 
     name = "says"
+    confident = False
 
     def __init__(self, propose=lambda scenes: [Draft.empty() for _ in scenes]):
         self.propose = propose
@@ -54,6 +55,9 @@ class Says:
 
     def start(self, key, tokens):
         self.told.append(("start", key, list(tokens)))
+
+    def read(self, key, tokens):
+        self.told.append(("read", key, list(tokens)))
 
     def observe(self, key, emitted, verdict):
         self.told.append(("observe", key, list(emitted)))

@@ -1,5 +1,7 @@
 """Text in, text out: whole, in pieces, several at once."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -13,7 +15,7 @@ from redline.core.types import Draft, Step
 from redline.core.verify import RULES
 from redline.drafters import ModelDrafter, Ngram, Replay
 from redline.engine import Engine, Piece, generate, generate_many, stream
-from redline.engine.generate import follow, pieces, to_result, to_tokens
+from redline.engine.generate import pieces, to_tokens
 from redline.testing import ToyBackend, ToyTokenizer
 
 HOT = Sampling(temperature=1.0)
@@ -132,6 +134,7 @@ def test_a_stream_begins_at_once_so_that_mistakes_show_where_they_are_made():
 def test_a_stream_that_nobody_reads_or_closes_leaves_nothing_behind():
     machine = engine()
     stream(machine, PROMPT)
+    assert machine.step() == []
     assert machine.live == {}
 
 
@@ -157,25 +160,99 @@ def test_several_prompts_are_a_list_and_a_prompt_is_of_one_kind():
     )
 
 
-def test_following_yields_only_the_texts_that_were_asked_for():
-    machine = engine()
-    mine = [machine.submit(PROMPT, limits=Limits(4)), machine.submit([4], limits=Limits(2))]
-    other = machine.submit([5], limits=Limits(50))
-    steps = list(follow(machine, mine))
-    assert {step.key for step in steps} == set(mine)
-    assert [step.finish for step in steps].count("length") == 2
-    assert list(machine.live) == [other]
-    assert list(follow(machine, [])) == []
+def read_all(text):
+    return [piece.token for piece in text]
 
 
-def test_leaving_early_cancels_what_has_not_ended():
+def test_readers_of_one_engine_take_turns_and_nobody_loses_anything():
     machine = engine()
-    keys = [machine.submit(PROMPT, limits=Limits(1)), machine.submit([4]), machine.submit([5])]
-    steps = follow(machine, keys[:2])
-    while next(steps).finish is None:
-        pass
-    steps.close()
-    assert list(machine.live) == keys[2:]
+    alone = [generate(machine, prompt, HOT, Limits(20), seed=5).tokens for prompt in (PROMPT, [4], [5, 6])]
+    one, two = (stream(machine, prompt, HOT, Limits(20), seed=5) for prompt in (PROMPT, [4]))
+    got = [[], []]
+    for _ in range(20):
+        for tokens, text in zip(got, (one, two), strict=True):
+            tokens.append(next(text).token)
+    third = generate(machine, [5, 6], HOT, Limits(20), seed=5)
+    assert [tuple(tokens) for tokens in got] + [third.tokens] == alone
+    assert read_all(one) == read_all(two) == []
+    assert (one.result.tokens, two.result.tokens) == (alone[0], alone[1])
+
+
+def test_a_text_that_others_moved_to_its_end_can_still_be_read():
+    machine = engine()
+    early = stream(machine, PROMPT, limits=Limits(9))
+    generate(machine, [4], limits=Limits(50))
+    assert tuple(read_all(early)) == generate(machine, PROMPT, limits=Limits(9)).tokens
+
+
+@pytest.mark.parametrize("read", [0, 3])
+def test_a_text_that_is_cancelled_ends_and_keeps_what_it_had(read):
+    for end in ("stream", "engine", "key"):
+        machine = engine()
+        text = stream(machine, PROMPT, limits=Limits(50))
+        key = next(iter(machine.live))
+        got = [next(text).token for _ in range(read)]
+        {"stream": text.close, "engine": machine.close, "key": partial(machine.cancel, key)}[end]()
+        assert machine.live == {}
+        rest = read_all(text)
+        assert text.result.finish == "cancelled"
+        assert list(text.result.tokens)[:read] == got
+        assert len(rest) == 0 or end != "stream"
+
+
+def test_a_stream_is_a_context():
+    machine = engine()
+    with stream(machine, PROMPT, limits=Limits(50)) as text:
+        next(text)
+    assert machine.live == {}
+
+
+def test_there_is_no_result_before_the_end():
+    text = stream(engine(), PROMPT)
+    for _ in range(2):
+        with pytest.raises(OptionError, match="has not ended"):
+            text.result  # noqa: B018
+        next(text)
+
+
+def test_a_fault_of_one_text_is_its_own():
+    machine = engine()
+    good = stream(machine, PROMPT, limits=Limits(9))
+    bad = stream(machine, PROMPT, Sampling(bias=dict.fromkeys(range(16), -float("inf"))), Limits(9))
+    with pytest.raises(OptionError, match="No token can be chosen"):
+        read_all(bad)
+    assert bad.result.finish == "failed"
+    assert tuple(read_all(good)) == generate(machine, PROMPT, limits=Limits(9)).tokens
+
+
+def test_a_pass_that_fails_tells_every_reader_why():
+    class Moody(ToyBackend):
+        def extend(self, chunks):
+            if len(self.passes) > 3:
+                raise MemoryError
+            return super().extend(chunks)
+
+    machine = Engine(Moody())
+    one, two = stream(machine, PROMPT), stream(machine, [4])
+    for text in (one, two):
+        with pytest.raises(MemoryError):
+            read_all(text)
+    assert machine.live == {}
+    lost = stream(Engine(ToyBackend()), PROMPT)
+    lost._engine.live.clear()
+    with pytest.raises(RedlineError, match="has been lost"):
+        next(lost)
+
+
+def test_every_prompt_may_have_a_seed_of_its_own():
+    machine = engine()
+    together = generate_many(machine, [PROMPT] * 3, HOT, Limits(20), seed=[1, 2, 3])
+    assert [r.tokens for r in together] == [
+        generate(machine, PROMPT, HOT, Limits(20), seed=seed).tokens for seed in (1, 2, 3)
+    ]
+    assert len({r.tokens for r in together}) == 3
+    with pytest.raises(OptionError, match="2 seeds were given for 3 prompts"):
+        generate_many(machine, [PROMPT] * 3, seed=[1, 2])
 
 
 def test_an_error_while_following_leaves_nothing():
@@ -187,11 +264,6 @@ def test_an_error_while_following_leaves_nothing():
     with pytest.raises(MemoryError):
         generate_many(machine, [PROMPT, [4]])
     assert machine.live == {}
-
-
-def test_a_text_without_an_ending_is_no_result():
-    with pytest.raises(AssertionError, match="why it ended"):
-        to_result([Step(0, 1, (1,), ("a",))], 0)
 
 
 def test_seeds():

@@ -21,6 +21,7 @@ class Block:
     exact = True
     trees = False
     needs_q = True
+    samples = True
     shared = False
 
     def __call__(self, draft: Draft, target: Mapping[int, Dist], chance: Chance) -> Verdict:

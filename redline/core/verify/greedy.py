@@ -18,6 +18,7 @@ class Greedy:
     exact = True
     trees = True
     needs_q = False
+    samples = False
     shared = True
 
     def __call__(self, draft: Draft, target: Mapping[int, Dist], chance: Chance) -> Verdict:

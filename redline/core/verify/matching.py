@@ -43,6 +43,7 @@ class Matching:
     exact = True
     trees = True
     needs_q = False
+    samples = True
     shared = True
 
     def __call__(self, draft: Draft, target: Mapping[int, Dist], chance: Chance) -> Verdict:

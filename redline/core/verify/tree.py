@@ -23,6 +23,7 @@ class Tree:
     exact = True
     trees = True
     needs_q = True
+    samples = True
     shared = False
 
     def __call__(self, draft: Draft, target: Mapping[int, Dist], chance: Chance) -> Verdict:

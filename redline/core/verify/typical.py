@@ -27,6 +27,7 @@ class Typical:
     exact = False
     trees = True
     needs_q = False
+    samples = True
     shared = False
 
     def __call__(self, draft: Draft, target: Mapping[int, Dist], chance: Chance) -> Verdict:
