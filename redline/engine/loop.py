@@ -128,7 +128,7 @@ def _try_to_settle(
 def _read_along(live: Live, chunk: Chunk, drafter: Drafter | None) -> Step:
     """The record of a piece of prompt; the drafter reads it too, so that guessing need not begin with it."""
     began = perf_counter()
-    if drafter:
+    if drafter and live.ending.left > 1:  # else nobody will ask it to guess
         drafter.read(live.key, live.tokens[: live.cache.length])
     position = live.cache.length - len(chunk.tokens)
     return Step(live.key, position, prefilled=len(chunk.tokens), draft_s=perf_counter() - began)

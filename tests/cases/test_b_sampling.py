@@ -215,7 +215,7 @@ def test_12_negative_control_a_draw_of_its_own_for_each_candidate_shows():
     """Matching with noise that is fresh at every candidate, which the shared draw forbids."""
 
     class Redrawing:
-        name, exact, trees, needs_q, shared = "redrawing", True, True, False, False
+        name, exact, trees, needs_q, samples, shared = "redrawing", True, True, False, True, False
 
         def __call__(self, draft, target, chance):
             for node in draft.children(-1):

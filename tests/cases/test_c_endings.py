@@ -107,7 +107,8 @@ def test_18_nobody_guesses_when_one_token_remains():
         target = tiny()
         result = write(target, PROMPT, ModelDrafter(backend, target), 3, limits=tokens)
         assert len(result.steps[-1].proposed) == (tokens - 1) % 4
-        assert len(backend.passes) == sum(len(step.proposed) for step in result.steps)
+        reading = 1 if tokens > 1 else 0
+        assert len(backend.passes) == reading + sum(len(step.proposed) for step in result.steps)
 
 
 def test_18_a_text_without_a_limit_fills_the_context():

@@ -26,7 +26,7 @@ def test_32_a_model_that_drafts_for_itself_is_right_to_the_end(depth):
     assert result.metrics.acceptance == 1.0
     assert result.metrics.acceptance_at == (1.0,) * depth
     assert result.metrics.steps == -(-512 // (depth + 1))
-    assert len(backend.passes) == result.metrics.proposed
+    assert len(backend.passes) == 1 + result.metrics.proposed, "the prompt, then a pass a guess"
     # Everything is read exactly once, but for the last guess and the target's own last word.
     assert sum(rows for chunks in backend.passes for rows in chunks) == len(PROMPT) + 512 - 2
 
@@ -62,10 +62,16 @@ class Sometimes:
     """Asks a drafter only in some rounds."""
 
     name = "sometimes"
+    confident = True
 
     def __init__(self, drafter):
         self._drafter, self._round = drafter, 0
-        self.start, self.observe, self.stop = drafter.start, drafter.observe, drafter.stop
+        self.start, self.read, self.observe, self.stop = (
+            drafter.start,
+            drafter.read,
+            drafter.observe,
+            drafter.stop,
+        )
 
     def propose(self, scenes):
         self._round += 1

@@ -1,10 +1,12 @@
 """`redline generate` over toy models."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
-from redline.engine import trace
+from redline.cli import generate as command
+from redline.engine import load, trace
 
 PROMPT = "abcabcabc"
 
@@ -65,11 +67,38 @@ def test_check_decodes_plainly_too(redline):
     assert redline("generate", "--check", "--json", PROMPT).document["identical_to_plain"] is True
 
 
-def test_check_fails_where_the_text_differs(redline):
-    args = ("--rule", "typical", "--draft", "another-model", "--temperature", "1.5", "--seed", "1", "--check")
-    ran = redline("generate", *args, PROMPT)
+def test_check_fails_where_the_text_differs(redline, monkeypatch):
+    monkeypatch.setattr(command, "_same_as_plain", lambda *_: False)
+    ran = redline("generate", "--check", PROMPT)
     assert (ran.status, "identical to plain decoding: no" in ran.err) == (1, True)
+
+
+def test_a_lossy_rule_says_so(redline):
+    ran = redline("generate", "--json", "--rule", "typical", PROMPT)
     assert "lossy" in ran.err
+    assert ran.document["settings"]["exact"] is ran.document["settings"]["bit_exact"] is False
+
+
+@pytest.mark.parametrize("rule", ["rejection", "tree", "block", "typical"])
+def test_check_refuses_to_compare_what_need_not_be_the_same(redline, rule):
+    ran = redline("generate", "--check", "--rule", rule, "--temperature", "1", PROMPT)
+    assert (ran.status, "only the law" in ran.err, "matching" in ran.err) == (1, True, True)
+    if rule != "typical":
+        assert redline("generate", "--check", "--rule", rule, PROMPT).status == 0
+
+
+def test_a_backend_whose_rows_depend_on_their_pass_says_so(redline, monkeypatch):
+    real = load.backends.open
+
+    def loose(path, **options):
+        backend = real(path)
+        backend.traits = replace(backend.traits, row_invariant=False, dtype="bfloat16", device="cuda")
+        return backend
+
+    monkeypatch.setattr(load.backends, "open", loose)
+    ran = redline("generate", "--json", PROMPT)
+    assert "note: in bfloat16 on cuda" in ran.err
+    assert (ran.document["settings"]["exact"], ran.document["settings"]["bit_exact"]) == (True, False)
 
 
 def test_stdin_chat_and_raw(redline):

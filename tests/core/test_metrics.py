@@ -80,7 +80,7 @@ def test_acceptance_at_a_depth_is_given_that_the_depth_before_was_kept():
 
 
 def test_a_tree_counts_every_guess_and_its_kept_path():
-    tree = replace(step(2, 0), proposed=(5, 0, 1, 7), parents=(-1, -1, 1, 1))
+    tree = replace(step(2, 0), proposed=(5, 0, 1, 7), parents=(-1, -1, 1, 1), path=(1, 2))
     metrics = fold([tree])
     assert (metrics.proposed, metrics.accepted, metrics.acceptance) == (4, 2, 0.5)
     assert metrics.acceptance_at == (1.0, 1.0)

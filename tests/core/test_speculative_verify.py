@@ -161,3 +161,15 @@ def test_the_kept_ids_are_plain_integers_and_nothing_is_changed():
     assert {type(token) for token in [*kept, own]} == {int}
     np.testing.assert_array_equal(q, before[0])
     np.testing.assert_array_equal(p, before[1])
+
+
+def test_rows_that_do_not_sum_to_one_are_one_law_in_test_and_residual():
+    """Half-precision rows: the same law must decide what is kept and what replaces it."""
+    p, q = np.array([[0.495, 0.495]]), np.array([[0.6, 0.4]])
+    law = np.zeros(2)
+    us = (np.arange(400) + 0.5) / 400
+    for token, chance in enumerate(q[0]):
+        for u in us:
+            kept, own = speculative_verify(q, np.vstack([p, p]), [token], uniforms=[u, 0.5], replacement=True)
+            law[kept[0] if kept else own] += chance / len(us)
+    assert law == pytest.approx([0.5, 0.5], abs=2e-3)

@@ -4,8 +4,9 @@ import pytest
 
 from redline.core.dist import Dist
 from redline.core.errors import ContextError, OptionError, RedlineError
-from redline.core.pace import Fixed
+from redline.core.pace import Confidence, Fixed
 from redline.core.sampling import Sampling
+from redline.core.stop import Limits
 from redline.core.types import Draft
 from redline.core.verify import RULES
 from redline.drafters import Ngram
@@ -63,6 +64,36 @@ REFUSED = {
         lambda: generate(Engine(ToyBackend(), rule=RULES["greedy"]), [1], Sampling(temperature=0.5)),
         OptionError,
         "The greedy rule cannot honour temperature 0.5",
+    ),
+    "no confidence": (
+        lambda: generate(Engine(ToyBackend(), Ngram(), pace=lambda: Confidence(3)), [1]),
+        OptionError,
+        "The drafter ngram does not know how probable its guesses are",
+    ),
+    **{
+        f"seed {seed!r}": (
+            lambda seed=seed: generate(Engine(ToyBackend()), [1], seed=seed),
+            OptionError,
+            f"seed is {seed!r}",
+        )
+        for seed in (-1, 1.5, "7", True)
+    },
+    **{
+        f"{name} {value!r}": (lambda n=name, v=value: Sampling(**{n: v}), OptionError, f"{name} is")
+        for name, value in (
+            ("top_k", 5.0),
+            ("top_k", True),
+            ("penalty_window", 1.5),
+            ("temperature", float("nan")),
+        )
+    },
+    "half a token": (lambda: Limits(2.5), OptionError, "max_tokens is 2.5"),
+    "a stop of nothing": (lambda: Limits(stop=None), OptionError, "stop is None"),
+    "a stop that is no text": (lambda: Limits(stop=[1]), OptionError, "stop is"),
+    "a message without text": (
+        lambda: generate(Engine(ToyBackend()), [{"role": "user", "content": None}]),
+        OptionError,
+        "is not a message",
     ),
     "too deep": (lambda: says(Draft.chain([1] * 4, "says")), OptionError, "more than its budget"),
     "too many": (

@@ -139,6 +139,7 @@ def test_a_drafter_is_told_everything_in_order():
     tokens = run(engine, [key])[key]
     assert drafter.told == [
         ("start", key, [1, 2]),
+        ("read", key, [1]),
         ("observe", key, tokens[:1]),
         ("observe", key, tokens[1:]),
         ("stop", key),
@@ -157,6 +158,7 @@ def test_a_drafter_is_not_asked_where_no_guess_could_be_used():
 def test_a_budget_leaves_room_for_the_targets_own_token_and_is_no_deeper_than_it_is_large():
     budgets = []
     drafter = Says(lambda scenes: [budgets.append(s.budget) or Draft.empty() for s in scenes])
+    drafter.confident = True
     for pace in (Fixed(3, nodes=9), Fixed(5, nodes=2, confidence=0.5), Fixed(0), Fixed(4, nodes=0)):
         run(
             engine := Engine(ToyBackend(), drafter, pace=lambda p=pace: p),

@@ -9,7 +9,7 @@ from redline.core.sampling import Sampling
 from redline.core.stop import Limits
 from redline.drafters import ModelDrafter, Ngram
 from redline.engine import generate
-from redline.engine.load import MODEL_FREE, load
+from redline.engine.load import MODEL_FREE, NONE, load
 from redline.testing import ToyBackend, ToyTokenizer
 
 PATHS = {"big": Path("/models/big.gguf"), "small": Path("/models/small.gguf")}
@@ -64,7 +64,7 @@ def test_open_backends_and_drafters_are_passed_through(opened):
 
 
 def test_drafters_without_a_model_have_names(opened):
-    kinds = {name: type(load(ToyBackend(), name).drafter) for name in MODEL_FREE}
+    kinds = {name: type(load(ToyBackend(), name).drafter) for name in (NONE, *MODEL_FREE)}
     assert kinds == {"none": type(None), "ngram": Ngram}
     assert load(ToyBackend(), None).drafter is None
     assert opened == []
