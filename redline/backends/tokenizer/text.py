@@ -67,10 +67,8 @@ class ModelTokenizer:
             raise RedlineError(
                 "This model has no chat template.", "Give it a raw prompt instead of messages."
             )
-        mark = _unused_mark(message.get("content", "") for message in messages)
-        broken = [
-            {**message, "content": self._broken(message.get("content", ""), mark)} for message in messages
-        ]
+        mark = _unused_mark(text for message in messages for text in message.values())
+        broken = [{part: self._broken(text, mark) for part, text in message.items()} for message in messages]
         text = self._template.render(broken)
         parts = (part if isinstance(part, int) else part.replace(mark, "") for part in self._split(text))
         return [token for part in parts for token in self._ids(part)]
@@ -104,12 +102,12 @@ class ModelTokenizer:
         if at < len(text):
             yield text[at:]
 
-    def _broken(self, content: str, mark: str) -> str:
-        """The content with a mark inside everything that looks like a control token.
+    def _broken(self, text: str, mark: str) -> str:
+        """A role or content with a mark inside everything that looks like a control token.
 
-        Marking rather than replacing lets templates trim, search and cut the content as they are used to.
+        Marking rather than replacing lets templates trim, search and cut the text as they are used to.
         """
-        return self._control.sub(lambda match: mark.join(match[0]), content)
+        return self._control.sub(lambda match: mark.join(match[0]), text)
 
 
 def _unused_mark(contents: Iterable[str]) -> str:
