@@ -38,7 +38,8 @@ def read_questions(path: Path | None = None, categories: Sequence[str] = ()) -> 
     try:
         lines = source.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise OptionError(f"Cannot read the questions in {path}: {error}.") from error
+        hint = "Give a text file with one JSON object a line."
+        raise OptionError(f"Cannot read the questions in {path}: {error}.", hint) from error
     questions = [_question(line, f"line {i} of {path}") for i, line in enumerate(lines, 1) if line.strip()]
     if not questions:
         raise OptionError(f"{path} has no questions.", "Give one JSON object a line.")

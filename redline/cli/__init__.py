@@ -43,6 +43,9 @@ _debug = False
 
 def main() -> None:
     """The entry point: runs the command and turns what went wrong into one sentence and an exit status."""
+    for stream in ("stdin", "stdout", "stderr"):
+        if getattr(sys, stream) is None:  # closed by whoever started us
+            setattr(sys, stream, open(os.devnull, "r" if stream == "stdin" else "w"))  # noqa: SIM115
     try:
         app()
     except RedlineError as error:
@@ -52,6 +55,10 @@ def main() -> None:
         if error.hint:
             print(f"hint:  {error.hint}", file=sys.stderr)
         sys.exit(1)
-    except BrokenPipeError:  # the reader of our output left: nothing more to say
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        if _debug:
+            raise
+        if not isinstance(error, BrokenPipeError):  # else the reader of our output left
+            print(f"error: {error.strerror or error}: {error.filename or 'the output'}.", file=sys.stderr)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is still buffered would only fail again
         sys.exit(1)

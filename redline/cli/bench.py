@@ -15,10 +15,11 @@ from redline import models
 from redline.bench import Question, Trial, read_questions, report, run
 from redline.cli import options
 from redline.cli.generate import is_comparable
-from redline.core.errors import OptionError, RedlineError
+from redline.core.errors import OptionError
 from redline.core.sampling import Sampling
 from redline.core.stop import Limits
 from redline.engine import Engine
+from redline.engine.files import check_place, write_whole
 from redline.engine.load import load
 
 PLAIN = "plain"
@@ -53,8 +54,8 @@ def bench(
 ) -> None:
     """Measure plain decoding and a drafter on the same prompts, in turns."""
     questions = read_questions(prompts, category or ())
-    if json_file and str(json_file) != "-" and not json_file.parent.is_dir():
-        raise OptionError(f"The folder {json_file.parent} does not exist.", "Name another file for --json.")
+    if json_file and str(json_file) != "-":
+        check_place(json_file, "--json")
     engine = load(
         model, draft, rule=rule, pace=pace, depth=depth, device=device, dtype=dtype, threads=threads, keep=0
     )
@@ -82,6 +83,8 @@ def bench(
     }
     answers = sum(len(question.turns) for question in questions) * repeat * len(arms)
     trials, stopped = _measure(arms, questions, sampling, Limits(max_tokens), seed, repeat, chat, answers)
+    if not trials:
+        raise typer.Exit(130)
     document = report(trials, PLAIN, {**settings, "complete": not stopped})
     _show(document)
     _write(document, json_file)
@@ -110,7 +113,8 @@ def _measure(
                 trials.append(trial)
                 bar.update(task, advance=1, description=f"{trial.category} · {trial.arm}")
         except KeyboardInterrupt:
-            notes.print("Stopped; these are the answers measured so far.")
+            said = "these are the answers measured so far" if trials else "nothing was measured yet"
+            notes.print(f"Stopped; {said}.")
             return trials, True
     return trials, False
 
@@ -135,7 +139,9 @@ def _show(document: dict[str, Any]) -> None:
             console.print("time: " + " · ".join(f"{part} {value:.0%}" for part, value in share.items()))
     console.print(
         f"{machine['processor']}, {machine['cores']} cores, torch {machine['torch']}; "
-        "plain and drafted: tokens a second, prompts not counted; kept: accepted / proposed"
+        "plain, drafted: tokens a second, prompts not counted; "
+        "10–90 %: of single answers; kept: accepted / proposed",
+        soft_wrap=True,
     )
 
 
@@ -161,9 +167,4 @@ def _write(document: dict[str, Any], file: Path | None) -> None:
     if str(file) == "-":
         typer.echo(text)
         return
-    try:
-        file.write_text(text + "\n", encoding="utf-8")
-    except OSError as error:
-        raise RedlineError(
-            f"Cannot write {file}: {error.strerror}.", "Name another file for --json."
-        ) from error
+    write_whole(file, [text + "\n"])

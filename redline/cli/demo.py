@@ -12,7 +12,7 @@ from redline import models
 from redline.bench import read_questions
 from redline.bench.report import speedup
 from redline.cli import options
-from redline.cli.models import pull
+from redline.cli.models import pull_one
 from redline.cli.render import legend, redlined
 from redline.core.metrics import fold
 from redline.core.stop import Limits
@@ -36,7 +36,7 @@ def demo(
     known = models.known().get(model)
     if known and not is_whole(known):
         notes.print(f"The model {model} is not here yet; getting it now ({known.size}, once).")
-        pull([model])
+        pull_one(model)
     with notes.status(f"loading {model}"):
         engine = load(model, draft, depth=depth, keep=0)
         plain = Engine(engine.target, keep=0)
@@ -47,7 +47,7 @@ def demo(
         prompt = read_questions(categories=[category])[0].turns[0]
         tokens = to_tokens(engine, [{"role": "user", "content": prompt}])
         console.rule(f"[bold]{title}")
-        console.print(prompt, style="dim", markup=False)
+        console.print(prompt, style="dim", markup=False, soft_wrap=False)
         console.print()
         fast = _show(engine, tokens, max_tokens, console)
         with notes.status("the same by plain decoding, to compare"):

@@ -19,6 +19,7 @@ from redline.core.sampling import Sampling
 from redline.core.stop import Limits
 from redline.engine import Engine, Result, trace
 from redline.engine import generate as write
+from redline.engine.files import check_place
 from redline.engine.generate import stream, to_tokens
 from redline.engine.load import load
 
@@ -61,8 +62,8 @@ def generate(
         raise OptionError(
             f"--max-tokens is {max_tokens}, so there is nothing to write.", "Ask for at least 1."
         )
-    if trace_file and not trace_file.parent.is_dir():
-        raise OptionError(f"The folder {trace_file.parent} does not exist.", "Name another file for --trace.")
+    if trace_file:
+        check_place(trace_file, "--trace")
     sampling = Sampling(
         temperature=temperature,
         top_k=top_k,
@@ -95,7 +96,8 @@ def generate(
     if not engine.target.traits.row_invariant:
         notes.print(
             f"note: in {engine.target.traits.dtype} on {engine.target.traits.device} the last bits of a row "
-            "depend on its pass; near-ties may fall otherwise than in plain decoding."
+            "depend on its pass; near-ties may fall otherwise than in plain decoding.",
+            soft_wrap=True,
         )
     if not engine.rule.exact:
         notes.print(f"[bold red]The rule {rule} is lossy: this is not the law of the model's own text.[/]")
@@ -117,13 +119,16 @@ def generate(
         "prompt_tokens": len(tokens),
         **asdict(sampling),
     }
-    same = _same_as_plain(engine, tokens, sampling, limits, result) if check else None
+    stopped = result.finish == "cancelled"
+    same = _same_as_plain(engine, tokens, sampling, limits, result) if check and not stopped else None
     if as_json:
         typer.echo(json.dumps(_document(result, about, same), ensure_ascii=False))
     else:
-        notes.print(summary(result), style="dim")
+        notes.print(summary(result), style="dim", soft_wrap=True)
     if trace_file:
         trace.write(trace_file, result.steps, {**about, "seed": result.seed, "prompt": tokens})
+    if stopped:
+        raise typer.Exit(130)
     if same is not None:
         notes.print(f"identical to plain decoding: {'yes' if same else 'no'}")
         raise typer.Exit(0 if same else 1)
@@ -139,7 +144,8 @@ def read_prompt(prompt: str) -> str:
     try:
         text = sys.stdin.buffer.read().decode() if prompt == "-" else prompt
     except UnicodeDecodeError as error:
-        raise OptionError(f"The prompt on stdin is not UTF-8: {error.reason}.") from error
+        hint = "Convert it, with iconv for example."
+        raise OptionError(f"The prompt on stdin is not UTF-8: {error.reason}.", hint) from error
     if not text:
         raise OptionError("The prompt is empty.", "Give a text to go on from, or - to read it from stdin.")
     return text
@@ -169,12 +175,15 @@ def _write(
     if show and marks:
         legend(console)
     text = stream(engine, tokens, sampling, limits, seed)
-    while step := text.step():
-        if show and marks:
-            console.print(redlined(step, engine.target.tokenizer, console), end="")
-        elif show:
-            sys.stdout.write("".join(step.texts))
-            sys.stdout.flush()
+    try:
+        while step := text.step():
+            if show and marks:
+                console.print(redlined(step, engine.target.tokenizer, console), end="")
+            elif show:
+                sys.stdout.write("".join(step.texts))
+                sys.stdout.flush()
+    except KeyboardInterrupt:
+        text.close()
     if show:
         print(flush=True)
     return text.result

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -57,7 +58,7 @@ def pull(
     # A wrong name among them must not come to light after the first gigabyte.
     for name in [name if name.startswith(HUB) else lookup(name).name for name in names]:
         try:
-            _pull_one(name, force)
+            typer.echo(pull_one(name, force))
         except KeyboardInterrupt:
             typer.echo(f"Stopped. Pull {name} again to go on: finished parts are kept.", err=True)
             raise typer.Exit(130) from None
@@ -102,19 +103,24 @@ def verify(
         )
 
 
-def _pull_one(name: str, force: bool) -> None:
+def pull_one(name: str, force: bool = False) -> Path:
+    """Get one model with a progress bar on stderr."""
     notes = Console(stderr=True, highlight=False)
     model = models.known().get(name)
     if model and is_whole(model) and not force:
-        notes.print(f"{name} is already here ({model.size}); --force gets it again.")
-        file = models.pull(name)
+        try:
+            file = models.verify(name)
+        except ModelError as error:
+            notes.print(f"{error.message} Getting it again.", soft_wrap=True)
+            return pull_one(name, force=True)
+        notes.print(f"{name} is already here ({model.size}), and its SHA-256 is right.")
     elif name.startswith(HUB) or (model and model.source):
         file = models.pull(name, force=force)  # the hub's library draws its own bar
     else:
         with _bar(notes, name) as progress:
             file = models.pull(name, force=force, progress=progress)
         notes.print(f"{name} is here and its SHA-256 is right.")
-    typer.echo(file)
+    return file
 
 
 @contextmanager

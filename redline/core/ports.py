@@ -81,8 +81,13 @@ class Scene:
     chance: Chance
 
 
+@runtime_checkable
 class Drafter(Protocol):
-    """Guesses. Whatever it returns, the text stays the target's; only the speed is at stake."""
+    """Guesses. Whatever it guesses, the text stays the target's; only the speed is at stake.
+
+    Under rules that need q that holds as long as every guess was drawn from the `Dist` it comes with, by the
+    scene's `chance` or for certain. `redline.testing.DrafterContract` checks it.
+    """
 
     name: str
     confident: bool  # knows how probable its guesses are, so that a budget's `confidence` means something

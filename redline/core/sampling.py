@@ -21,8 +21,6 @@ from redline.core.dist import Dist, FloatArray, IntArray
 from redline.core.errors import OptionError, is_whole
 from redline.core.types import History
 
-WHOLE = "a whole number, 0 or more"
-
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
@@ -56,18 +54,23 @@ class Sampling:
 
     def __post_init__(self) -> None:
         for name, fits, range_ in (
-            ("temperature", 0 <= self.temperature < np.inf, "0 or more"),
-            ("top_k", is_whole(self.top_k) and self.top_k >= 0, WHOLE),
-            ("top_p", 0 < self.top_p <= 1, "above 0 and at most 1"),
-            ("min_p", 0 <= self.min_p <= 1, "from 0 to 1"),
-            ("repetition_penalty", 0 < self.repetition_penalty < np.inf, "above 0"),
-            ("presence_penalty", bool(np.isfinite(self.presence_penalty)), "a finite number"),
-            ("frequency_penalty", bool(np.isfinite(self.frequency_penalty)), "a finite number"),
-            ("penalty_window", is_whole(self.penalty_window) and self.penalty_window >= 0, WHOLE),
-            ("bias", all(i >= 0 and v < np.inf for i, v in self.bias.items()), "token ids to numbers"),
+            ("temperature", lambda x: 0 <= x < np.inf, "0 or more"),
+            ("top_k", lambda x: is_whole(x) and x >= 0, "a whole number, 0 or more"),
+            ("top_p", lambda x: 0 < x <= 1, "above 0 and at most 1"),
+            ("min_p", lambda x: 0 <= x <= 1, "from 0 to 1"),
+            ("repetition_penalty", lambda x: 0 < x < np.inf, "above 0"),
+            ("presence_penalty", np.isfinite, "a finite number"),
+            ("frequency_penalty", np.isfinite, "a finite number"),
+            ("penalty_window", lambda x: is_whole(x) and x >= 0, "a whole number, 0 or more"),
+            ("bias", lambda x: all(is_whole(i) and i >= 0 and x[i] < np.inf for i in x), "ids to numbers"),
         ):
-            if not fits:
-                raise OptionError(f"{name} is {getattr(self, name)!r}.", f"It must be {range_}.")
+            value = getattr(self, name)
+            try:
+                good = bool(fits(value))
+            except (TypeError, ValueError, LookupError):  # not even of a kind that can be compared
+                good = False
+            if not good:
+                raise OptionError(f"{name} is {value!r}.", f"It must be {range_}.")
 
     @property
     def reads_history(self) -> bool:
@@ -106,7 +109,7 @@ def distribution(
         )
     if settings.temperature == 0:
         return Dist.point(top)
-    ids = _top_k(logits, settings.top_k)
+    ids = _top_k(logits, int(settings.top_k))
     weights = logits[ids].astype(np.float64)  # in place from here: a large vocabulary is megabytes a copy
     weights -= float(logits[top])
     with np.errstate(over="ignore"):  # -inf is right where the temperature is next to nothing
@@ -135,7 +138,7 @@ def _biased(logits: FloatArray, bias: Mapping[int, float]) -> FloatArray:
 
 
 def _penalised(logits: FloatArray, settings: Sampling, history: History) -> FloatArray:
-    start = max(0, len(history.tokens) - settings.penalty_window) if settings.penalty_window else 0
+    start = max(0, len(history.tokens) - int(settings.penalty_window)) if settings.penalty_window else 0
     seen = np.unique(np.asarray(history.tokens[start:], np.int64))
     output = np.asarray(history.tokens[max(start, history.prompt) :], np.int64)
     written, counts = np.unique(output, return_counts=True)

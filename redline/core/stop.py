@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from redline.core.errors import OptionError, is_whole
@@ -31,7 +31,7 @@ class Limits:
     def __post_init__(self) -> None:
         if self.max_tokens is not None and not (is_whole(self.max_tokens) and self.max_tokens >= 0):
             raise OptionError(f"max_tokens is {self.max_tokens!r}.", "It must be a whole number, 0 or more.")
-        if self.stop is None or not all(isinstance(text, str) for text in self.stop):
+        if not isinstance(self.stop, Iterable) or not all(isinstance(text, str) for text in self.stop):
             raise OptionError(f"stop is {self.stop!r}.", "It must be a text, or several in a list.")
 
     @property
@@ -50,10 +50,12 @@ class Ending:
     """
 
     def __init__(self, limits: Limits, room: int, tokenizer: Tokenizer) -> None:
+        if not isinstance(limits, Limits):
+            raise OptionError(f"limits is {limits!r}.", "Give a redline.Limits.")
         self._text = TextStream(limits.stops)
         self._stop_tokens = tokenizer.ends if limits.stop_tokens is None else limits.stop_tokens
         self._piece = tokenizer.piece
-        self.left = room if limits.max_tokens is None else min(limits.max_tokens, room)
+        self.left = room if limits.max_tokens is None else min(int(limits.max_tokens), room)
         self.finish: Finish | None = None if self.left else "length"
 
     def take(self, tokens: Sequence[int]) -> tuple[tuple[int, ...], tuple[str, ...]]:

@@ -14,7 +14,10 @@ FAULT = "This is a fault of the drafter; inheriting redline.testing.DrafterContr
 
 
 def check_engine(target: Backend, drafter: Drafter | None, prefill: int, keep: int) -> None:
-    """Refuse to speculate on a target that cannot forget, and sizes that make no sense."""
+    """Refuse to speculate on a target that cannot forget, and things that make no sense."""
+    for thing, kind in ((target, Backend), (drafter, Drafter)):
+        if thing is not None and not isinstance(thing, kind):
+            raise OptionError(f"{thing!r} is no {kind.__name__}.", f"See redline.core.ports.{kind.__name__}.")
     if prefill < 1:
         raise OptionError(f"prefill is {prefill}.", "It must be 1 or more: prompt tokens read per pass.")
     if keep < 0:
@@ -40,6 +43,8 @@ def check_text(
     All of it before the first pass, where it would be an error of every text in the batch.
     """
     context, vocab_size = target.traits.context, target.traits.vocab_size
+    if not isinstance(sampling, Sampling):
+        raise OptionError(f"sampling is {sampling!r}.", "Give a redline.Sampling.")
     if len(prompt) == 0:
         raise OptionError("The prompt is empty.", "Give the model at least one token to go on from.")
     if len(prompt) >= context:
@@ -65,6 +70,20 @@ def check_text(
         )
     if seed is not None and not (is_whole(seed) and seed >= 0):
         raise OptionError(f"seed is {seed!r}.", "It must be a whole number, 0 or more.")
+
+
+def check_length(target: Backend, text: str) -> None:
+    """Refuse a text that cannot fit the context before minutes are spent on reading it."""
+    context, size = target.traits.context, len(text)
+    if size <= 32 * context:
+        return
+    tokenizer = target.tokenizer
+    longest = max(len(tokenizer.piece(token)) for token in range(tokenizer.size))
+    if size > longest * context:
+        raise ContextError(
+            f"The prompt has {size} characters, and {target.name} has room for {context} tokens in all.",
+            "Shorten the prompt.",
+        )
 
 
 def check_drafts(

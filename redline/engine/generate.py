@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -12,10 +12,13 @@ from redline.core.metrics import Metrics, fold
 from redline.core.sampling import Sampling
 from redline.core.stop import Limits
 from redline.core.types import Finish, Step
+from redline.engine.check import check_length
 from redline.engine.engine import Engine
 
 Prompt: TypeAlias = str | Sequence[int] | Sequence[Mapping[str, str]]
 """A raw text, token ids, or a conversation of messages with `role` and `content`."""
+
+KINDS = "Give a text, a list of ids, or a list of messages with role and content."
 
 Origin: TypeAlias = Literal["guess", "correction", "bonus", "plain"]
 
@@ -68,18 +71,20 @@ def to_tokens(engine: Engine, prompt: Prompt) -> list[int]:
         OptionError: It is of no kind, or of two.
     """
     if isinstance(prompt, str):
+        check_length(engine.target, prompt)
         return engine.target.tokenizer.encode(prompt)
+    if not isinstance(prompt, Iterable) or isinstance(prompt, bytes):
+        raise OptionError(f"{prompt!r} is not a prompt.", KINDS)
     messages = [item for item in prompt if isinstance(item, Mapping)]
     if messages and len(messages) == len(prompt):
         for message in messages:
             if not all(isinstance(message.get(part), str) for part in ("role", "content")):
-                raise OptionError(
-                    f"{message!r} is not a message.", "It needs a role and a content, both text."
-                )
+                hint = "It needs a role and a content, both text."
+                raise OptionError(f"{message!r} is not a message.", hint)
+            check_length(engine.target, message["content"])
         return engine.target.tokenizer.chat(messages)
     if not all(is_whole(token) for token in prompt):
-        hint = "Give a text, a list of ids, or a list of messages with role and content."
-        raise OptionError(f"{prompt!r} is not a prompt.", hint)
+        raise OptionError(f"{prompt!r} is not a prompt.", KINDS)
     return [int(token) for token in prompt if not isinstance(token, Mapping)]
 
 
@@ -157,6 +162,8 @@ class Stream(Iterator[Piece]):
         self.steps.extend(self._live.inbox)
         self._live.inbox.clear()
         self._pieces.clear()
+        if not (self.steps and self.steps[-1].finish):  # its last pass was cut short
+            self.steps.append(Step(self._live.key, len(self._live.tokens), finish="cancelled"))
 
     def __enter__(self) -> Stream:
         return self

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 from redline.core.errors import RedlineError
 from redline.core.types import Step
+from redline.engine.files import write_whole
 
 FORMAT = "redline-trace-1"
 
@@ -26,19 +26,8 @@ def write(path: Path, steps: Iterable[Step], about: Mapping[str, Any]) -> None:
     Raises:
         RedlineError: The file cannot be written.
     """
-    partial = path.with_name(path.name + ".partial")
     records = ({"format": FORMAT, **about}, *map(asdict, steps))
-    lines = [json.dumps(record, ensure_ascii=False) + "\n" for record in records]
-    try:
-        with partial.open("w", encoding="utf-8") as file:
-            file.writelines(lines)
-        partial.replace(path)
-    except OSError as error:
-        with suppress(OSError):
-            partial.unlink()
-        raise RedlineError(
-            f"Cannot write the trace {path}: {error.strerror}.", "Name another file."
-        ) from error
+    write_whole(path, (json.dumps(record, ensure_ascii=False) + "\n" for record in records))
 
 
 def read(path: Path) -> tuple[dict[str, Any], list[Step]]:

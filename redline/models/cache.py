@@ -81,7 +81,10 @@ def find(name_or_path: str | Path) -> Path:
     if text and (path.is_dir() or (path.is_file() and path.suffix.lower() == ".gguf")):
         return path
     if path.is_file():
-        raise ModelError(f"{text} is not a model: it is neither a .gguf file nor a folder.")
+        raise ModelError(
+            f"{text} is not a model: it is neither a .gguf file nor a folder.",
+            "See `redline models list` for models to get.",
+        )
     if isinstance(name_or_path, Path) or _looks_like_path(text):
         raise ModelError(f"There is no file or folder at {text}.", "See `redline models list` for names.")
     raise unknown("model", text, known())

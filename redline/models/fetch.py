@@ -6,7 +6,7 @@ import errno
 import hashlib
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -14,7 +14,7 @@ from filelock import FileLock, Timeout
 
 from redline.core.errors import ModelError, OptionError
 from redline.models import hub, packages
-from redline.models.cache import HUB, folder, is_whole, known, lookup, path_of, write_record
+from redline.models.cache import HUB, folder, is_whole, known, lookup, path_of, verify, write_record
 from redline.models.catalogue import Model, Part, format_size
 from redline.models.partial import Partial
 
@@ -54,7 +54,11 @@ def pull(name: str, *, force: bool = False, progress: Progress | None = None) ->
         if model.source:
             return _pull_source(hub.parse(model.source), force, report)
         with _alone(model.name, report):
-            return path_of(model) if is_whole(model) and not force else _pull_parts(model, report)
+            if not force and is_whole(model):
+                report(0, model.size_bytes, "checking")
+                with suppress(ModelError):  # right in length and wrong in content: get it again
+                    return verify(model.name)
+            return _pull_parts(model, report)
 
 
 def _pull_parts(model: Model, report: Progress) -> Path:

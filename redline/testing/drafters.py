@@ -7,10 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from redline.core.chance import Keyed
-from redline.core.ports import Drafter, Scene
+from redline.core.dist import Dist
+from redline.core.ports import Drafter, Noise, Scene
 from redline.core.sampling import Sampling
 from redline.core.topology import depths
 from redline.core.types import Budget, Draft, History, Verdict
+from redline.testing.chance import outcomes
 
 
 class DrafterContract:
@@ -63,6 +65,29 @@ class DrafterContract:
         self.same(read, unread)
         for key in (0, 1):
             drafter.stop(key)
+
+    def test_guesses_were_drawn_from_what_is_said(self, drafter: Drafter) -> None:
+        """The law of every guess, given those before it, is the `Dist` that it comes with."""
+        text = self.text(20)
+        drafter.start(0, text)
+
+        def run(noise: Noise) -> tuple[tuple[int, bytes, bytes], ...]:
+            sampling, chance = Sampling(temperature=1.0, top_k=3), noise.stream("draft", 0)
+            scene = Scene(0, History(text, len(text)), Budget(2, 2), sampling, chance)
+            draft = drafter.propose([scene])[0]
+            return tuple(
+                (token, q.ids.tobytes(), q.probs.tobytes())
+                for token, q in zip(draft.tokens, draft.dists, strict=True)
+            )
+
+        law = outcomes(run)
+        for guesses in law:
+            for i, (token, ids, probs) in enumerate(guesses):
+                q = Dist(np.frombuffer(ids, np.int64), np.frombuffer(probs))
+                before = sum(p for other, p in law.items() if other[:i] == guesses[:i] and len(other) > i)
+                both = sum(p for other, p in law.items() if other[: i + 1] == guesses[: i + 1])
+                assert abs(both / before - q.prob(token)) < 1e-9
+        drafter.stop(0)
 
     def test_the_past_of_a_text_is_all_that_counts(self, drafter: Drafter) -> None:
         """A draft after any history of drafts and refusals is that of a drafter that only saw the text."""

@@ -17,7 +17,7 @@ def test_it_redlines_measures_and_compares(redline):
 def test_a_missing_model_is_pulled_and_its_size_said(redline, monkeypatch):
     pulled = []
     monkeypatch.setattr(demo, "is_whole", lambda model: False)
-    monkeypatch.setattr(demo, "pull", pulled.extend)
+    monkeypatch.setattr(demo, "pull_one", pulled.append)
     known = models.known()["smollm2-135m"]
     monkeypatch.setattr(models, "known", lambda: {"bytes": known})
     ran = redline("demo", "--model", "bytes", "--max-tokens", "8")

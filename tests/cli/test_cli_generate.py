@@ -1,6 +1,8 @@
 """`redline generate` over toy models."""
 
 import re
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -154,6 +156,7 @@ def test_every_option_arrives(redline):
         (("--draft-temperature", "1", "x"), "no temperature", "draft with a model"),
         (("--stop", "", "x"), "stop string is empty", "Leave it out"),
         (("a" * 600,), "601 tokens", "Shorten"),
+        (("--trace", "/tmp", "x"), "/tmp is a folder", "--trace"),
         (("--trace", "/nowhere/t.jsonl", "x"), "/nowhere does not exist", "--trace"),
     ],
 )
@@ -177,8 +180,65 @@ def test_a_prompt_that_is_no_text(redline):
     assert (ran.status, "not UTF-8" in ran.err) == (1, True)
 
 
-def test_a_trace_that_cannot_be_written_loses_no_text(redline, tmp_path):
-    (tmp_path / "taken").mkdir()
-    ran = redline("generate", "--json", "--trace", str(tmp_path / "taken"), PROMPT)
-    assert (ran.status, "Cannot write the trace" in ran.err) == (1, True)
+def test_a_trace_that_cannot_be_written_loses_no_text(redline, tmp_path, monkeypatch):
+    monkeypatch.setattr("pathlib.Path.write_text", fails)
+    ran = redline("generate", "--json", "--trace", str(tmp_path / "t.jsonl"), PROMPT)
+    assert (ran.status, "Cannot write" in ran.err) == (1, True)
     assert ran.document["tokens"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def fails(*_, **__):
+    raise OSError(28, "No space left on device")
+
+
+def test_ctrl_c_keeps_what_was_written(redline, tmp_path, monkeypatch):
+    real = load.backends.open
+
+    def interrupted(path, **options):
+        backend, passes = real(path), []
+        extend = backend.extend
+
+        def stop_later(chunks):
+            passes.append(1)
+            if len(passes) == 6:
+                raise KeyboardInterrupt
+            return extend(chunks)
+
+        backend.extend = stop_later
+        return backend
+
+    monkeypatch.setattr(load.backends, "open", interrupted)
+    file = tmp_path / "t.jsonl"
+    ran = redline("generate", "--json", "--check", "--draft", "none", "--trace", str(file), PROMPT)
+    assert ran.status == 130
+    assert (ran.document["finish"], len(ran.document["tokens"])) == ("cancelled", 4)
+    assert "identical_to_plain" not in ran.document
+    assert len(trace.read(file)[1]) == 6
+
+
+def test_a_prompt_far_beyond_the_context_is_refused_at_once(redline):
+    ran = redline("generate", "-", stdin=b"a" * 100_000)
+    assert (ran.status, "100000 characters" in ran.err, "Shorten" in ran.err) == (1, True, True)
+
+
+def test_an_output_that_is_full_is_a_sentence():
+    with open("/dev/full", "w") as full:
+        ran = subprocess.run(
+            [sys.executable, "-m", "redline", "explain"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert ran.returncode == 1
+    assert ran.stderr.splitlines() == ["error: No space left on device: the output."]
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-"])
+def test_closed_streams_are_no_traceback(closed):
+    ran = subprocess.run(
+        ["sh", "-c", f"{sys.executable} -m redline explain block {closed}"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "Traceback" not in ran.stderr

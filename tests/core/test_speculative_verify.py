@@ -173,3 +173,16 @@ def test_rows_that_do_not_sum_to_one_are_one_law_in_test_and_residual():
             kept, own = speculative_verify(q, np.vstack([p, p]), [token], uniforms=[u, 0.5], replacement=True)
             law[kept[0] if kept else own] += chance / len(us)
     assert law == pytest.approx([0.5, 0.5], abs=2e-3)
+
+
+@pytest.mark.parametrize("options", [{"uniforms": [float("nan")]}, {"uniforms": [5.0]}, {"uniforms": [-0.1]}])
+def test_uniforms_must_be_uniforms(options):
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        speculative_verify([[0.5, 0.5]], [[0.5, 0.5]], [0], **options)
+
+
+def test_tokens_must_be_ids_and_may_be_none_at_all():
+    for odd in ([0.0], ["a"], "a"):
+        with pytest.raises(ValueError, match="token ids"):
+            speculative_verify([[0.5, 0.5]], [[0.5, 0.5]], odd)
+    assert speculative_verify([], [[0.0, 1.0]], [], replacement=True) == ([], 1)

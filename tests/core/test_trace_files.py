@@ -121,9 +121,9 @@ def test_a_full_disk_leaves_the_old_trace_and_no_part(trace, monkeypatch):
 
 
 def test_a_place_that_is_no_folder_is_refused_in_a_sentence(trace):
-    with pytest.raises(RedlineError, match="Cannot write the trace"):
+    with pytest.raises(RedlineError, match="Cannot write"):
         write(trace / "below", STEPS, ABOUT)
-    with pytest.raises(RedlineError, match="Cannot write the trace"):
+    with pytest.raises(RedlineError, match="Cannot write"):
         write(trace.parent / "nowhere" / "t", STEPS, ABOUT)
 
 

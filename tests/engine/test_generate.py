@@ -307,3 +307,11 @@ def test_trees_keep_one_path_and_forget_the_rest(rule, sampling):
         assert result.tokens == plain.tokens
     chain = generate(make(Ngram(1, 1)), [*PROMPT, *result.tokens], sampling, Limits(1), 1)
     assert chain.tokens, "the text can be gone on with"
+
+
+def test_numpys_numbers_are_numbers():
+    machine = engine()
+    plain = generate(machine, PROMPT, Sampling(temperature=1.0, top_k=5), Limits(9), seed=7)
+    for whole in (np.int64, np.uint8):
+        sampling, limits = Sampling(temperature=1.0, top_k=whole(5)), Limits(whole(9))
+        assert generate(machine, np.array(PROMPT), sampling, limits, seed=whole(7)).tokens == plain.tokens

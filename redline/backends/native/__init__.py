@@ -11,6 +11,7 @@ Beside other busy processes fewer threads are much faster, since threads wait fo
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import torch
@@ -21,7 +22,7 @@ from redline.backends.native.backend import NativeBackend
 from redline.backends.native.load import build
 from redline.backends.native.weights import FolderSource, GGUFSource, Source
 from redline.backends.tokenizer import from_folder, from_gguf
-from redline.core.errors import OptionError
+from redline.core.errors import OptionError, is_whole
 
 __all__ = ["NativeBackend", "load"]
 
@@ -36,8 +37,9 @@ def load(
 ) -> NativeBackend:
     """Load a GGUF file or a folder of safetensors; see `redline.backends.open`."""
     if threads is not None:
-        if threads < 1:
-            raise OptionError(f"{threads} threads cannot compute anything.", "Give 1 or more.")
+        most = 4 * (os.cpu_count() or 1)
+        if not is_whole(threads) or not 1 <= threads <= most:
+            raise OptionError(f"threads is {threads!r}.", f"It must be from 1 to {most} on this machine.")
         torch.set_num_threads(threads)
     place = _device(device)
     kind = _dtype(dtype, place)

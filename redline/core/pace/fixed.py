@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from redline.core.errors import OptionError
+from redline.core.errors import OptionError, is_whole
 from redline.core.types import Budget, Step
 
 
@@ -19,8 +19,8 @@ class Fixed:
     """
 
     def __init__(self, depth: int, nodes: int | None = None, confidence: float = 0.0) -> None:
-        if depth < 0:
-            raise OptionError(f"depth is {depth}.", "It must be 0 or more; 0 decodes plainly.")
+        if not is_whole(depth) or depth < 0:
+            raise OptionError(f"depth is {depth!r}.", "It must be 0 or more; 0 decodes plainly.")
         self._budget = Budget(depth, depth if nodes is None else nodes, confidence)
 
     def budget(self) -> Budget:

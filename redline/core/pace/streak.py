@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from redline.core.errors import OptionError
+from redline.core.errors import OptionError, is_whole
 from redline.core.types import Budget, Step
 
 
@@ -18,8 +18,8 @@ class Streak:
     """
 
     def __init__(self, depth: int, longest: int = 32) -> None:
-        if depth < 1:
-            raise OptionError(f"depth is {depth}.", "A streak starts from 1 or more guesses.")
+        if not is_whole(depth) or depth < 1:
+            raise OptionError(f"depth is {depth!r}.", "A streak starts from 1 or more guesses.")
         self._depth = depth
         self._longest = max(depth, longest)
 

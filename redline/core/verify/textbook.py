@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from redline.core.chance import derive
 from redline.core.chance import uniforms as keyed_uniforms
 from redline.core.dist import Dist
+from redline.core.errors import is_whole
 
 
 @overload
@@ -70,6 +71,10 @@ def speculative_verify(
     if q.shape[0] != k or p.shape[0] not in (k, k + 1) or (k and q.shape[1] != p.shape[1]):
         need = f"draft_probs of shape ({k}, V) and target_probs of ({k} or {k + 1}, V)"
         raise ValueError(f"{k} tokens need {need}, not {q.shape} and {p.shape}")
+    if not all(is_whole(x) for x in draft_tokens):
+        raise ValueError(f"draft_tokens must be token ids, not {list(draft_tokens)!r}")
+    if uniforms is not None and not all(0 <= u <= 1 for u in uniforms):
+        raise ValueError("uniforms must lie between 0 and 1")
     if uniforms is not None and len(uniforms) < k:
         raise ValueError(f"{k} tokens need at least {k} uniforms, not {len(uniforms)}")
     for place, x in enumerate(draft_tokens):
@@ -98,6 +103,8 @@ def _rows(name: str, probs: Any) -> NDArray[np.float64]:
     if hasattr(probs, "detach"):  # torch, on any device and in any precision, without importing it
         probs = probs.detach().double().cpu().numpy()
     rows = np.asarray(probs, np.float64)
+    if rows.shape == (0,):  # no tokens at all
+        rows = rows.reshape(0, 0)
     if rows.ndim != 2:
         raise ValueError(f"{name} must have shape (K, V), not {rows.shape}")
     total = rows.sum(axis=1, keepdims=True)
