@@ -132,3 +132,12 @@ def test_a_terminal_sees_a_bar(tiny, monkeypatch):
 def test_a_hub_source_is_passed_on(tiny, monkeypatch):
     monkeypatch.setattr(models, "pull", lambda name, force: tiny)
     assert run("pull", "hf:owner/repo/a.gguf").stdout == f"{tiny}\n"
+
+
+def test_a_damaged_file_is_said_and_mended(tiny):
+    run("pull", "tiny")
+    tiny.write_bytes(bytes(len(DATA)))
+    again = run("pull", "tiny")
+    assert "is damaged" in again.stderr
+    assert again.stdout == f"{tiny}\n"
+    assert tiny.read_bytes() == DATA

@@ -263,3 +263,11 @@ def test_an_unknown_name_is_not_pulled(cache):
     with pytest.raises(UnknownName, match=r"Did you mean smollm2-135m\?"):
         pull("smolm2-135m")
     assert not cache.exists()
+
+
+def test_a_file_of_the_right_length_and_the_wrong_content_is_fetched_again(index):
+    index.add("tiny", [b"abcdef"])
+    path = pull("tiny")
+    path.write_bytes(b"abcdeX")
+    assert find("tiny") == path, "a look at the size costs nothing and sees nothing"
+    assert pull("tiny").read_bytes() == b"abcdef"
