@@ -17,15 +17,18 @@ from redline.engine.generate import to_tokens
 
 PICTURE = Path(__file__).resolve().parent.parent / "docs" / "redlined.svg"
 
+QUESTION = 8
+"""Of the built-in set: a class is to be written again with docstrings."""
+
 
 def main() -> None:
     engine = redline.load("smollm2-135m", draft="ngram")
     console = Console(record=True, width=96, file=io.StringIO(), force_terminal=True, highlight=False)
-    question = read_questions(categories=["edit"])[0]
+    question = next(question for question in read_questions() if question.id == QUESTION)
     tokens = to_tokens(engine, [{"role": "user", "content": question.turns[0]}])
     legend(console)
     console.print()
-    text = redline.stream(engine, tokens, limits=redline.Limits(150))
+    text = redline.stream(engine, tokens, limits=redline.Limits(170))
     while step := text.step():
         console.print(redlined(step, engine.target.tokenizer, console), end="")
     console.print()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -124,10 +125,11 @@ def _show(document: dict[str, Any]) -> None:
     console = Console(highlight=False)
     for arm, numbers in document["arms"].items():
         title = f"{settings['model']} · {arm} · {settings['rule']} · depth {settings['depth']}"
-        table = Table(title=title if settings["exact"] else f"{title} · LOSSY", title_justify="left")
-        table.add_column("prompts", no_wrap=True)
+        title += "" if settings["exact"] else " · LOSSY"
+        table = Table(title=title, title_justify="left", box=box.SIMPLE, padding=0, collapse_padding=True)
+        table.add_column("prompts", overflow="fold")
         for name in ("plain", "drafted", "speed-up", "10–90 %", "per step", "kept", "same"):
-            table.add_column(name, justify="right")
+            table.add_column(name, justify="right", no_wrap=True)
         rows = {**numbers["by_category"], "all": numbers["all"]}
         for name, row in rows.items():
             if not row["answers"]:

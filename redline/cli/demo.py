@@ -22,7 +22,8 @@ from redline.engine.generate import stream, to_tokens
 from redline.engine.load import load
 from redline.models.cache import is_whole
 
-SHOWN = {"edit": "a code edit", "json": "a JSON list", "story": "a story"}
+SHOWN = {8: "a code edit", 10: "a JSON list", 14: "a story"}
+"""Questions of the built-in set, by id."""
 
 
 def demo(
@@ -43,8 +44,9 @@ def demo(
         write(plain, "warm-up", limits=Limits(4))
     legend(console)
     pairs: dict[str, tuple[Result, Result]] = {}
-    for category, title in SHOWN.items():
-        prompt = read_questions(categories=[category])[0].turns[0]
+    questions = {question.id: question for question in read_questions()}
+    for number, title in SHOWN.items():
+        prompt = questions[number].turns[0]
         tokens = to_tokens(engine, [{"role": "user", "content": prompt}])
         console.rule(f"[bold]{title}")
         console.print(prompt, style="dim", markup=False, soft_wrap=False)

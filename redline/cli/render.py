@@ -22,7 +22,7 @@ def redlined(step: Step, tokenizer: Tokenizer, console: Console) -> Text:
     for piece in pieces(step):
         correction = piece.origin == "correction"
         if correction and step.refused is not None:
-            struck = tokenizer.piece(step.refused).decode(errors="replace").strip("\n")
+            struck = tokenizer.piece(step.refused).decode(errors="replace").replace("\n", "↵")
             struck = struck or tokenizer.label(step.refused)
             text.append(_bracketed(struck, "[--]", console), STRUCK)
         written = _bracketed(piece.text, "{++}", console) if correction else piece.text
