@@ -32,6 +32,8 @@ class Pool:
         for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
             if lengths[i] <= 0:
                 break
+            if 2 * lengths[i] < len(self._idle[i][1]) and len(self._idle) < self._keep:
+                continue  # it would lose more than it saves, and there is room to keep both
             try:
                 self._idle[i][0].rewind(lengths[i])
             except RewindError:

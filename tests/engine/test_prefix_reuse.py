@@ -130,3 +130,17 @@ def test_the_draft_model_does_not_read_a_shared_beginning_again_either():
     before = len(backend.passes)
     generate(engine, [*TALK, 15], limits=Limits(5))
     assert backend.passes[before] == [1]
+
+
+def test_a_long_cache_is_not_cut_for_a_short_beginning_while_there_is_room():
+    backend = ToyBackend()
+    for keep, kept in ((1, 0), (2, len(TALK))):
+        pool = Pool(backend, keep)
+        long = filled(backend, TALK)
+        pool.give(long, TALK)
+        short = pool.take([1, 9, 9])
+        assert (short is long) == (keep == 1)
+        assert long.length == (kept or 1)
+        if keep == 2:
+            pool.give(short, [])
+            assert pool.take([*TALK, 9]) is long
