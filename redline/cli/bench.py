@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,9 +14,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from redline import models
-from redline.bench import Question, Trial, read_questions, report, run
+from redline.bench import Trial, read_questions, report, run
 from redline.cli import options
 from redline.cli.generate import is_comparable
+from redline.cli.render import time_split
 from redline.core.errors import OptionError
 from redline.core.sampling import Sampling
 from redline.core.stop import Limits
@@ -83,7 +85,8 @@ def bench(
         "chat": chat,
     }
     answers = sum(len(question.turns) for question in questions) * repeat * len(arms)
-    trials, stopped = _measure(arms, questions, sampling, Limits(max_tokens), seed, repeat, chat, answers)
+    running = run(arms, questions, sampling, Limits(max_tokens), seed=seed, repeats=repeat, chat=chat)
+    trials, stopped = _collect(running, answers)
     if not trials:
         raise typer.Exit(130)
     document = report(trials, PLAIN, {**settings, "complete": not stopped})
@@ -93,24 +96,15 @@ def bench(
         raise typer.Exit(130)
 
 
-def _measure(
-    arms: dict[str, Engine],
-    questions: list[Question],
-    sampling: Sampling,
-    limits: Limits,
-    seed: int,
-    repeats: int,
-    chat: bool,
-    answers: int,
-) -> tuple[list[Trial], bool]:
-    """Run all trials under a progress bar; what was measured before ctrl-C is kept."""
+def _collect(running: Iterator[Trial], answers: int) -> tuple[list[Trial], bool]:
+    """Take all trials under a progress bar; ctrl-C keeps what was measured, and is told."""
     notes = Console(stderr=True)
     trials: list[Trial] = []
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=notes, transient=True, disable=not notes.is_terminal) as bar:
         task = bar.add_task("warming up", total=answers)
         try:
-            for trial in run(arms, questions, sampling, limits, seed=seed, repeats=repeats, chat=chat):
+            for trial in running:
                 trials.append(trial)
                 bar.update(task, advance=1, description=f"{trial.category} · {trial.arm}")
         except KeyboardInterrupt:
@@ -137,8 +131,7 @@ def _show(document: dict[str, Any]) -> None:
             table.add_row(*_cells(name, row, settings["comparable"]), end_section=name == list(rows)[-2])
         console.print(table)
         if numbers["all"]["answers"]:
-            share = numbers["all"]["metrics"]["share"]
-            console.print("time: " + " · ".join(f"{part} {value:.0%}" for part, value in share.items()))
+            console.print(time_split(numbers["all"]["metrics"]["share"]))
     console.print(
         f"{machine['processor']}, {machine['cores']} cores, torch {machine['torch']}; "
         "plain, drafted: tokens a second, prompts not counted; "

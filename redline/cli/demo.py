@@ -13,7 +13,7 @@ from redline.bench import read_questions
 from redline.bench.report import speedup
 from redline.cli import options
 from redline.cli.models import pull_one
-from redline.cli.render import legend, redlined
+from redline.cli.render import legend, redlined, time_split
 from redline.core.metrics import fold
 from redline.core.stop import Limits
 from redline.engine import Engine, Result
@@ -58,7 +58,7 @@ def demo(
     console.rule("[bold]what it gained")
     console.print(_table(pairs))
     share = fold(step for _, fast in pairs.values() for step in fast.steps).share
-    console.print("time: " + " · ".join(f"{part} {value:.0%}" for part, value in share.items()))
+    console.print(time_split(share))
     same = all(slow.tokens == fast.tokens for slow, fast in pairs.values())
     console.print(
         f"identical to plain decoding: [bold {'green' if same else 'red'}]{'yes' if same else 'no'}"

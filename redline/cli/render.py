@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from rich.console import Console
 from rich.text import Text
 
@@ -38,6 +40,11 @@ def legend(console: Console) -> None:
     text.append("  ").append("bonus", STYLES["bonus"])
     text.append("  plain")
     console.print(text)
+
+
+def time_split(share: Mapping[str, float]) -> str:
+    """Where the time went, in one line."""
+    return "time: " + " · ".join(f"{part} {value:.0%}" for part, value in share.items())
 
 
 def _bracketed(text: str, brackets: str, console: Console) -> str:

@@ -45,8 +45,9 @@ def advance(
     ]
     spare = perf_counter() - passed - sum(step.seconds for step in steps)
     spare += 0.0 if drafts else drafted - started  # nobody was there to guess for
+    read = sum(len(chunk.tokens) for chunk in chunks)
     for i, (live, chunk) in enumerate(zip(lives, chunks, strict=True)):
-        part = len(chunk.tokens) / sum(len(chunk.tokens) for chunk in chunks)
+        part = len(chunk.tokens) / read
         guessing = (drafted - started) / len(drafts) if live.key in drafts else 0.0
         steps[i] = replace(
             steps[i],
