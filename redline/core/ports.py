@@ -199,7 +199,10 @@ class Traits:
             "none": never; such a backend cannot speculate.
         trees: Takes chunks with `parents` and rewinds along a path.
         row_invariant: A row's logits do not depend, bit for bit, on the other rows of the pass.
+        exact_widths: Where that does not hold: how many rows a pass over one text alone may have and still
+            give every row the bits that passes of one row give it. Ascending, always with 1.
         dtype, device: What the arithmetic runs in and on.
+        threads: CPU threads that are busy during a pass; 0 where the work is elsewhere.
     """
 
     vocab_size: int
@@ -207,8 +210,10 @@ class Traits:
     rollback: Literal["truncate", "snapshot", "none"] = "truncate"
     trees: bool = True
     row_invariant: bool = True
+    exact_widths: tuple[int, ...] = (1,)
     dtype: str = "float32"
     device: str = "cpu"
+    threads: int = 1
 
 
 @runtime_checkable
