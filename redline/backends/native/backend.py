@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from redline.backends.chunks import check_chunks
 from redline.backends.native import check
 from redline.backends.native.attention import Blocked, spanned
 from redline.backends.native.cache import NativeCache
 from redline.backends.native.model import Model
-from redline.backends.native.plan import ROWS, Growth, growth, pieces
-from redline.core.errors import ContextError
+from redline.backends.native.plan import ROWS, pieces
 from redline.core.ports import Chunk, Tokenizer, Traits
 
 _PROBES = (1, 1, 2, 3, 5, 8, 12, 31)
@@ -64,7 +64,7 @@ class NativeBackend:
 
     @torch.inference_mode()
     def extend(self, chunks: Sequence[Chunk]) -> list[NDArray[np.float32]]:
-        model, growths = self._alive(), self._growths(chunks)
+        model, growths = self._alive(), check_chunks(self, chunks, NativeCache)
         if not chunks:
             return []
         for chunk in chunks:
@@ -82,7 +82,7 @@ class NativeBackend:
                 at += count
         for chunk, grown in zip(chunks, growths, strict=True):
             assert isinstance(chunk.cache, NativeCache)
-            chunk.cache.commit(grown.parents, len(chunk.tokens))
+            chunk.cache.commit(grown)
         empty = np.empty((0, self.traits.vocab_size), np.float32)
         return [found[0] if len(found) == 1 else np.concatenate([empty, *found]) for found in parts]
 
@@ -93,28 +93,6 @@ class NativeBackend:
         if self._model is None:
             raise ValueError(f"{self.name} is closed.")
         return self._model
-
-    def _growths(self, chunks: Sequence[Chunk]) -> list[Growth]:
-        """Check every chunk before anything changes."""
-        vocab, context = self.traits.vocab_size, self.traits.context
-        if len({id(chunk.cache) for chunk in chunks}) < len(chunks):
-            raise ValueError("A cache stands twice in one pass.")
-        for chunk in chunks:
-            cache, count = chunk.cache, len(chunk.tokens)
-            if not isinstance(cache, NativeCache) or cache.backend is not self:
-                raise ValueError(f"A chunk's cache does not belong to {self.name}.")
-            if cache.store is None:
-                raise ValueError("A chunk's cache is closed.")
-            if not count:
-                raise ValueError("A chunk is empty.")
-            if not 0 <= min(chunk.tokens) <= max(chunk.tokens) < vocab:
-                raise ValueError(f"A chunk has an id outside the vocabulary of {vocab}.")
-            if cache.length + count > context:
-                raise ContextError(
-                    f"{cache.length} + {count} tokens do not fit {self.name}'s context of {context}.",
-                    "Shorten the prompt, ask for fewer tokens, or open the model with a longer context.",
-                )
-        return [growth(chunk, chunk.cache) for chunk in chunks]  # type: ignore[arg-type]
 
     @torch.inference_mode()
     def _settle(self, model: Model) -> bool:
@@ -147,8 +125,9 @@ class NativeBackend:
     def _probe(self, model: Model, cache: NativeCache, tokens: list[int]) -> torch.Tensor:
         chunk = Chunk(cache, tokens)
         cache.reserve(cache.length + len(tokens))
-        (piece,) = pieces([chunk], [growth(chunk, cache)], model.config.groups)
+        growth = cache.growth(chunk)
+        (piece,) = pieces([chunk], [growth], model.config.groups)
         logits = model.forward(piece, layers=2)
-        cache.commit(None, len(tokens))
+        cache.commit(growth)
         assert logits is not None
         return logits

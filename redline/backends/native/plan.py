@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from redline.backends.chunks import Growth
 from redline.backends.native.attention import spanned
 from redline.backends.native.cache import NativeCache
 from redline.core.ports import Chunk
@@ -73,41 +74,6 @@ class Piece:
     positions: list[int] = field(default_factory=list)
     parts: list[Part] = field(default_factory=list)
     wanted: list[int] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class Growth:
-    """What one chunk adds to its cache.
-
-    Attributes:
-        parents: The slot before each token's, or None for a chain on a settled cache.
-        positions: Of every token.
-    """
-
-    parents: list[int] | None
-    positions: list[int]
-
-
-def growth(chunk: Chunk, cache: NativeCache) -> Growth:
-    """Where a chunk's tokens will stand.
-
-    Raises:
-        ValueError: The parents do not fit the tokens.
-    """
-    count, base = len(chunk.tokens), cache.length
-    chain = range(-1, count - 1)
-    inner = chain if chunk.parents is None else chunk.parents
-    if len(inner) != count or not all(-1 <= parent < i for i, parent in enumerate(inner)):
-        raise ValueError("A chunk needs one parent a token, each -1 or smaller than the token's own index.")
-    if not cache.parents and list(inner) == list(chain):
-        return Growth(None, list(range(base, base + count)))
-    places: list[int] = []
-    for before in cache.parents:
-        places.append(places[before - cache.settled] + 1 if before >= cache.settled else cache.settled)
-    parents = [base + parent for parent in inner]
-    for before in parents:
-        places.append(places[before - cache.settled] + 1 if before >= cache.settled else cache.settled)
-    return Growth(parents, places[len(cache.parents) :])
 
 
 def pieces(chunks: Sequence[Chunk], growths: Sequence[Growth], groups: int) -> Iterator[Piece]:
