@@ -22,7 +22,7 @@ from redline.backends.native.backend import NativeBackend
 from redline.backends.native.load import build
 from redline.backends.native.weights import FolderSource, GGUFSource, Source
 from redline.backends.tokenizer import from_folder, from_gguf
-from redline.core.errors import OptionError, is_whole
+from redline.backends.torch_options import find_device, find_dtype, set_threads
 
 __all__ = ["NativeBackend", "load"]
 
@@ -36,13 +36,9 @@ def load(
     context: int | None = None,
 ) -> NativeBackend:
     """Load a GGUF file or a folder of safetensors; see `redline.backends.open`."""
-    if threads is not None:
-        most = 4 * (os.cpu_count() or 1)
-        if not is_whole(threads) or not 1 <= threads <= most:
-            raise OptionError(f"threads is {threads!r}.", f"It must be from 1 to {most} on this machine.")
-        torch.set_num_threads(threads)
-    place = _device(device)
-    kind = _dtype(dtype, place)
+    set_threads(threads, most=4 * (os.cpu_count() or 1))
+    place = find_device(device)
+    kind = find_dtype(dtype, place)
     if path.is_dir():
         config = shapes.from_folder(path, context)
         source: Source = FolderSource(path)
@@ -55,22 +51,3 @@ def load(
     with torch.inference_mode():
         model = build(config, source, place, kind)
     return NativeBackend(path.stem if path.is_file() else path.name, model, tokenizer, place, kind)
-
-
-def _device(name: str | None) -> torch.device:
-    try:
-        device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
-    except RuntimeError:
-        raise OptionError(f"There is no device named {name!r}.", 'Use "cpu", "cuda" or "cuda:1".') from None
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise OptionError(f"This torch sees no CUDA device for {name!r}.", 'Use "cpu".')
-    return device
-
-
-def _dtype(name: str | None, device: torch.device) -> torch.dtype:
-    kinds = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-    if name is None:
-        return torch.float32 if device.type == "cpu" else torch.bfloat16
-    if name not in kinds:
-        raise OptionError(f"There is no dtype named {name!r}.", f"Use one of {', '.join(kinds)}.")
-    return kinds[name]
