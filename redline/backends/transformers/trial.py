@@ -15,6 +15,9 @@ _LENGTH = 24
 """Tokens of a trial's texts: enough to cross a small sliding window, and cheap."""
 
 _WIDEST = 16
+_MISSES = 3
+"""So many widths without luck, and the others are not tried."""
+
 _STARTS = (3, 45)
 """Widths are measured behind so many tokens, to meet more than one shape of attention."""
 
@@ -92,8 +95,8 @@ class Trial:
             backend.extend([Chunk(cache, text[:start], "none")])
             single: list[Rows] = []
             measured = []
-            for width in good:
-                if time.perf_counter() > until:
+            for i, width in enumerate(good):
+                if time.perf_counter() > until or i - len(measured) >= _MISSES:
                     break
                 cache.rewind(start + len(single))
                 while len(single) < width:
