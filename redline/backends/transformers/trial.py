@@ -91,10 +91,12 @@ class Trial:
         good, until = list(range(2, _WIDEST + 1)), time.perf_counter() + seconds
         for start in _STARTS:
             good = [width for width in good if start + width <= self._context]
-            text, cache = self.text(3, start + max(good, default=0)), backend.open()
+            if not good:
+                break
+            text, cache = self.text(3, start + good[-1]), backend.open()
             backend.extend([Chunk(cache, text[:start], "none")])
             single: list[Rows] = []
-            measured = []
+            measured: list[int] = []
             for i, width in enumerate(good):
                 if time.perf_counter() > until or i - len(measured) >= _MISSES:
                     break

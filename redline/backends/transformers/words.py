@@ -17,6 +17,8 @@ from redline.backends.tokenizer.kinds import byte_level_bytes, sentence_piece_by
 from redline.backends.tokenizer.text import Vocabulary
 from redline.core.errors import ModelError
 
+_library: Any = transformers  # half of its functions have no types
+
 _PROBE = "To be, or not to be: 'Ω' 漢字 é 🎉 42"
 
 
@@ -31,16 +33,25 @@ def find(source: str, config: Any, trust_remote_code: bool) -> ModelTokenizer:
     """
     if (Path(source) / "tokenizer.json").exists():
         return from_folder(Path(source))
-    theirs = transformers.AutoTokenizer.from_pretrained(source, trust_remote_code=trust_remote_code)
+    theirs = _library.AutoTokenizer.from_pretrained(source, trust_remote_code=trust_remote_code)
     if theirs.is_fast:
         with tempfile.TemporaryDirectory() as folder:
             theirs.save_pretrained(folder)
-            config.save_pretrained(folder)  # it names the tokens that end an answer
+            for names_ends in (config, _generation(source)):
+                names_ends.save_pretrained(folder)
             return from_folder(Path(folder))
-    return _wrapped(theirs, config)
+    return _wrapped(theirs, [config.eos_token_id, _generation(source).eos_token_id, theirs.eos_token_id])
 
 
-def _wrapped(theirs: Any, config: Any) -> ModelTokenizer:
+def _generation(source: str) -> Any:
+    """The model's own settings for writing, which may name more ends of an answer than its configuration."""
+    try:
+        return _library.GenerationConfig.from_pretrained(source)
+    except OSError:  # it has none
+        return _library.GenerationConfig()
+
+
+def _wrapped(theirs: Any, ends: list[Any]) -> ModelTokenizer:
     """A tokenizer that is a program: its words through its own code, everything else as for all others."""
     labels = [theirs.convert_ids_to_tokens(i) or "" for i in range(len(theirs))]
     special = set(theirs.all_special_ids)
@@ -52,7 +63,6 @@ def _wrapped(theirs: Any, config: Any) -> ModelTokenizer:
             return b""
         return added[i].encode() if i in added else to_bytes(labels[i])
 
-    ends = [config.eos_token_id, theirs.eos_token_id]
     opening = theirs.build_inputs_with_special_tokens([]) if theirs.bos_token_id is not None else []
     vocabulary = Vocabulary(
         labels=labels,
