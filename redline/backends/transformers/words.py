@@ -19,28 +19,44 @@ from redline.core.errors import ModelError
 
 _library: Any = transformers  # half of its functions have no types
 
+_FILES = (
+    *("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"),
+    *("generation_config.json", "config.json"),
+)
+"""What `from_folder` reads."""
+
 _PROBE = "To be, or not to be: 'Ω' 漢字 é 🎉 42"
 
 
 def find(source: str, config: Any, trust_remote_code: bool) -> ModelTokenizer:
     """The tokenizer of a folder or repository.
 
-    A folder's `tokenizer.json` is read as it is. What has none is opened by transformers, which writes
+    A `tokenizer.json` is read as it is. What has none is opened by transformers, which writes
     one for all but the few kinds of tokenizers that are programs.
 
     Raises:
         ModelError: There is none, or it cannot say which bytes its tokens are.
     """
-    if (Path(source) / "tokenizer.json").exists():
-        return from_folder(Path(source))
+    folder = _fetched(source)
+    if (folder / "tokenizer.json").exists():
+        return from_folder(folder)
     theirs = _library.AutoTokenizer.from_pretrained(source, trust_remote_code=trust_remote_code)
     if theirs.is_fast:
-        with tempfile.TemporaryDirectory() as folder:
-            theirs.save_pretrained(folder)
+        with tempfile.TemporaryDirectory() as written:
+            theirs.save_pretrained(written)
             for names_ends in (config, _generation(source)):
-                names_ends.save_pretrained(folder)
-            return from_folder(Path(folder))
+                names_ends.save_pretrained(written)
+            return from_folder(Path(written))
     return _wrapped(theirs, [config.eos_token_id, _generation(source).eos_token_id, theirs.eos_token_id])
+
+
+def _fetched(source: str) -> Path:
+    """The folder, or the one in the hub's cache that a repository's files are kept in."""
+    if Path(source).is_dir():
+        return Path(source)
+    quiet = {"_raise_exceptions_for_missing_entries": False, "_raise_exceptions_for_connection_errors": False}
+    found = [_library.utils.cached_file(source, file, **quiet) for file in _FILES]
+    return Path(next((path for path in found if path), "")).parent
 
 
 def _generation(source: str) -> Any:
