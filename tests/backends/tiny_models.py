@@ -171,8 +171,11 @@ def save_gguf(model, path, quantised=()) -> Path:
     writer.add_value_length(head_dim)
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("gpt-2")
-    writer.add_token_list([*_BYTES, "he", "Ġt", "<|im_start|>", "<|im_end|>"])
-    writer.add_token_types([1] * 258 + [3, 3])
+    unused = config.vocab_size - 260
+    padding = [f"[PAD{i}]" for i in range(unused)]
+    writer.add_token_list([*_BYTES, "he", "Ġt", "<|im_start|>", "<|im_end|>", *padding])
+    writer.add_token_types([1] * 258 + [3, 3] + [5] * unused)
+    writer.add_eos_token_id(259)
     writer.add_token_merges(["h e", "Ġ t"])
     for hub_name, weight in model.state_dict().items():
         stem, _, kind = hub_name.rpartition(".")

@@ -8,7 +8,7 @@ a raw prompt is trusted with it. `chat` never does so with what the messages say
 `<|im_end|>` sends those ten characters, and cannot end their own turn.
 """
 
-from redline.backends.tokenizer.files import from_folder, from_gguf
-from redline.backends.tokenizer.text import ModelTokenizer
+from redline.backends.tokenizer.files import from_folder, from_gguf, gguf_template
+from redline.backends.tokenizer.text import ModelTokenizer, Vocabulary
 
-__all__ = ["ModelTokenizer", "from_folder", "from_gguf"]
+__all__ = ["ModelTokenizer", "Vocabulary", "from_folder", "from_gguf", "gguf_template"]

@@ -76,9 +76,15 @@ def from_gguf(file: GGUFFile) -> ModelTokenizer:
         ends=frozenset(i for i in named if i is not None and i < len(labels)),
         opening=(bos,) if opens else (),
     )
-    texts = {f"{kind}_token": _label(labels, get(f"{kind}_token_id")) for kind in ("bos", "eos")}
-    source = meta.get("tokenizer.chat_template")
-    return ModelTokenizer(core, vocabulary, Template(source, texts) if source else None)
+    return ModelTokenizer(core, vocabulary, gguf_template(file, labels))
+
+
+def gguf_template(file: GGUFFile, labels: Sequence[str]) -> Template | None:
+    """The chat template in a GGUF file, if it has one; `labels` are the names of its ids."""
+    source = file.metadata.get("tokenizer.chat_template")
+    ids = {kind: file.metadata.get(f"tokenizer.ggml.{kind}_token_id") for kind in ("bos", "eos")}
+    texts = {f"{kind}_token": _label(labels, i) for kind, i in ids.items()}
+    return Template(source, texts) if source else None
 
 
 def _label(labels: Sequence[str], token: int | None) -> str:

@@ -1,0 +1,113 @@
+"""What a model can do under llama.cpp, found out by trying: never believed from its name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redline.backends.llamacpp.memory import Entry, Memory, Shape
+from redline.backends.llamacpp.model import Model
+
+Rollback = Literal["truncate", "snapshot", "none"]
+
+_WIDTHS = (2, 3, 4, 5, 6, 7, 8, 9, 12, 16)
+_WIDE = (33, 100)  # of a prompt; they count only where all of the others hold
+_PREFIX = 40
+_SMALL = 256  # cells of a trial
+_LONG = 15  # copies of the prefix that make a cache long: llama.cpp changes its kernels at 512 cells
+
+
+@dataclass(frozen=True, slots=True)
+class Steadiness:
+    """Which passes keep a row's bits.
+
+    Attributes:
+        steady: Whether the memory should be made so; see `Shape.steady`.
+        widths: Rows of a pass over one text whose bits are those of one-row passes.
+        invariant: That holds for any number of rows.
+    """
+
+    steady: bool
+    widths: tuple[int, ...]
+    invariant: bool
+
+
+NOTHING = Steadiness(steady=False, widths=(1,), invariant=False)
+"""What is known without measuring."""
+
+
+def rollback(model: Model, shape: Shape) -> Rollback:
+    """How far this model's memory can forget: cut anywhere, come back to a saved state, or neither."""
+    tokens = _tokens(model, 5)
+    memory = Memory(model, replace(shape, cells=_SMALL, sequences=2))
+    try:
+        fresh = [_row(memory, 1, token, i) for i, token in enumerate((*tokens[:2], tokens[4]))][-1]
+        for token, i in zip(tokens[:2], range(2), strict=True):
+            _row(memory, 0, token, i)
+        state = memory.save(0, partial=True)
+        for token, i in zip(tokens[2:4], range(2, 4), strict=True):
+            _row(memory, 0, token, i)
+        if memory.cut(0, 2):
+            return "truncate" if np.allclose(_row(memory, 0, tokens[4], 2), fresh, atol=1e-4) else "none"
+        memory.restore(0, state, partial=True)
+        restored = memory.cut(0, 2) and np.allclose(_row(memory, 0, tokens[4], 2), fresh, atol=1e-4)
+        return "snapshot" if restored else "none"
+    finally:
+        memory.close()
+
+
+def steadiness(model: Model, shape: Shape) -> Steadiness:
+    """Which widths give a row its bits, in short caches and in long ones.
+
+    Steady attention is a little slower over long texts; it is taken where it gains anything.
+    """
+    steady = replace(shape, steady=True)
+    widths = _exact_widths(model, steady, _WIDTHS)
+    if not widths:
+        return NOTHING
+    return Steadiness(True, (1, *widths), widths == _WIDTHS and _exact_widths(model, steady, _WIDE) == _WIDE)
+
+
+def _exact_widths(model: Model, shape: Shape, widths: Sequence[int]) -> tuple[int, ...]:
+    """Those of the widths whose rows are, bit for bit, the rows of one-row passes."""
+    tokens = _tokens(model, _PREFIX + max(widths))
+    memory = Memory(model, replace(shape, cells=4 * _SMALL, sequences=_LONG + 1))
+    try:
+        _read(memory, 0, tokens[:_PREFIX], 0)
+        for long in (False, True):
+            if long:
+                state = memory.save(0)
+                for copy in range(1, _LONG + 1):
+                    memory.restore(copy, state)
+            rows = [_row(memory, 0, token, _PREFIX + i) for i, token in enumerate(tokens[_PREFIX:])]
+            single = np.concatenate(rows)
+            held = []
+            for width in widths:
+                memory.cut(0, _PREFIX)
+                together = _read(memory, 0, tokens[_PREFIX : _PREFIX + width], _PREFIX)
+                if np.array_equal(together, single[:width]):
+                    held.append(width)
+            memory.cut(0, _PREFIX)
+            widths = held
+            if not widths:
+                break
+        return tuple(widths)
+    finally:
+        memory.close()
+
+
+def _tokens(model: Model, count: int) -> list[int]:
+    """Ids without sense, since rounding shows most where a model is unsure."""
+    return [(i * 7919 + 13) % model.vocab_size for i in range(count)]
+
+
+def _read(memory: Memory, sequence: int, tokens: Sequence[int], start: int) -> NDArray[np.float32]:
+    return memory.decode([Entry(token, start + i, (sequence,), True) for i, token in enumerate(tokens)])
+
+
+def _row(memory: Memory, sequence: int, token: int, position: int) -> NDArray[np.float32]:
+    return _read(memory, sequence, [token], position)
