@@ -17,7 +17,7 @@ from redline.engine.generate import to_tokens
 
 PICTURE = Path(__file__).resolve().parent.parent / "docs" / "redlined.svg"
 
-QUESTION = 8
+QUESTION = "edit-1"
 """Of the built-in set: a class is to be written again with docstrings."""
 
 

@@ -1,17 +1,15 @@
-"""Questions to measure with: a built-in set, or a file in the format of Spec-Bench."""
+"""Questions to measure with: a workload set of our own, or a file in the format of Spec-Bench."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
 from redline.core.errors import OptionError, unknown
-
-COPY_HEAVY = frozenset({"edit", "quote", "code"})
-"""Categories of the built-in set whose answers repeat their prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,18 +21,21 @@ class Question:
     turns: tuple[str, ...]
 
 
-def read_questions(path: Path | None = None, categories: Sequence[str] = ()) -> list[Question]:
+def read_questions(
+    path: Path | None = None, categories: Sequence[str] = (), limit: int | None = None
+) -> list[Question]:
     """The questions of a file, one JSON object a line with `question_id`, `category` and `turns`.
 
     Args:
         path: The file; the built-in set when left out.
         categories: Keep only these.
+        limit: Keep the first so many of every category.
 
     Raises:
         OptionError: The file cannot be read, or a line of it is no question.
         UnknownName: No question has such a category.
     """
-    source = path or files("redline.bench").joinpath("prompts.jsonl")
+    source = path or files("redline.bench").joinpath("workloads.jsonl")
     try:
         lines = source.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -47,7 +48,13 @@ def read_questions(path: Path | None = None, categories: Sequence[str] = ()) -> 
     for category in categories:
         if category not in known:
             raise unknown("category", category, known)
-    return [question for question in questions if not categories or question.category in categories]
+    kept, seen = list[Question](), Counter[str]()
+    for question in questions:
+        seen[question.category] += 1
+        wanted = not categories or question.category in categories
+        if wanted and (limit is None or seen[question.category] <= limit):
+            kept.append(question)
+    return kept
 
 
 def _question(line: str, where: str) -> Question:

@@ -9,8 +9,11 @@ from redline.bench.prompts import Question
 from redline.core.sampling import Sampling
 from redline.core.stop import Limits
 from redline.engine import Engine, Prompt, Result, generate
+from redline.engine.generate import to_tokens
 
-WARM_UP_TOKENS = 8
+WARM_UP_TOKENS = 32
+"""Written once by every arm, unmeasured: some dozen passes, after the longest prompt, so that whatever grows
+or is made on first use has been."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +24,9 @@ class Trial:
         question, turn, repeat: Which answer: trials that share these three are comparable.
         category: The question's.
         arm: Which engine.
+        prompt: The tokens that were answered.
         result: What it wrote, and the record of every step.
+        past_end: How many of its tokens stand behind the first one with which the model would have ended.
     """
 
     question: int | str
@@ -29,7 +34,14 @@ class Trial:
     repeat: int
     category: str
     arm: str
+    prompt: tuple[int, ...]
     result: Result
+    past_end: int = 0
+
+    @property
+    def answer(self) -> tuple[int | str, int, int]:
+        """What trials of two arms must share to be compared."""
+        return self.question, self.turn, self.repeat
 
 
 def run(
@@ -52,21 +64,50 @@ def run(
         repeats: How often to measure each answer.
         chat: Put the turns into the model's chat template; else each is a raw prompt.
     """
-    for engine in arms.values():
-        generate(engine, _prompt([questions[0].turns[0]], chat), sampling, Limits(WARM_UP_TOKENS), seed)
+    _warm_up(arms, questions, sampling, limits, seed, chat)
+    baseline = next(iter(arms))
+    ends = arms[baseline].target.tokenizer.ends
     for number, question in enumerate(questions):
         said: list[str] = []
         for turn, text in enumerate(question.turns):
             said.append(text)
-            answers: dict[str, str] = {}
+            prompt = to_tokens(arms[baseline], _prompt(said, chat))
+            answers: dict[str, Result] = {}
             for repeat in range(repeats):
                 names = list(arms)
                 first = (number + turn + repeat) % len(names)
                 for name in names[first:] + names[:first]:
-                    result = generate(arms[name], _prompt(said, chat), sampling, limits, seed)
-                    answers[name] = result.text
-                    yield Trial(question.id, turn, repeat, question.category, name, result)
-            said.append(answers[next(iter(arms))])
+                    result = answers[name] = generate(arms[name], prompt, sampling, limits, seed)
+                    past = len(result.tokens) - _length(result.tokens, ends)
+                    key = question.id, turn, repeat, question.category, name
+                    yield Trial(*key, tuple(prompt), result, past)
+            said.append(_text(answers[baseline], arms[baseline]))
+
+
+def _warm_up(
+    arms: Mapping[str, Engine],
+    questions: Sequence[Question],
+    sampling: Sampling,
+    limits: Limits,
+    seed: int,
+    chat: bool,
+) -> None:
+    longest = max((question.turns[0] for question in questions), key=len)
+    tokens = WARM_UP_TOKENS if limits.max_tokens is None else min(WARM_UP_TOKENS, limits.max_tokens)
+    for engine in arms.values():
+        generate(engine, _prompt([longest], chat), sampling, Limits(tokens, stop_tokens=frozenset()), seed)
+
+
+def _length(tokens: Sequence[int], ends: frozenset[int]) -> int:
+    """How many tokens there are up to the first end, which counts."""
+    return next((i for i, token in enumerate(tokens, 1) if token in ends), len(tokens))
+
+
+def _text(result: Result, engine: Engine) -> str:
+    """The answer up to where the model would have ended it: what a conversation goes on with."""
+    tokenizer = engine.target.tokenizer
+    own = result.tokens[: _length(result.tokens, tokenizer.ends)]
+    return b"".join(map(tokenizer.piece, own)).decode(errors="ignore")
 
 
 def _prompt(said: Sequence[str], chat: bool) -> Prompt:

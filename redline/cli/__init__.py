@@ -15,8 +15,8 @@ from redline.core.errors import RedlineError
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
 app.command("demo")(demo.demo)
 app.command("generate")(generate.generate)
-app.command("bench")(bench.bench)
 app.command("explain")(explain.explain)
+app.add_typer(bench.app, name="bench")
 app.add_typer(models.app, name="models")
 
 

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
 from redline import models
-from redline.bench import Trial, read_questions, report, run
+from redline.bench import Difference, Trial, describe, differences, pass_cost, read_questions, report, run
+from redline.bench.plot import draw, read
 from redline.cli import options
+from redline.cli.bench_table import show
 from redline.cli.generate import is_comparable
-from redline.cli.render import time_split
-from redline.core.errors import OptionError
+from redline.core.errors import OptionError, RedlineError
 from redline.core.sampling import Sampling
 from redline.core.stop import Limits
 from redline.engine import Engine
@@ -27,24 +27,37 @@ from redline.engine.load import load
 
 PLAIN = "plain"
 
+app = typer.Typer(invoke_without_command=True)
 
+
+@app.callback()
 def bench(
+    context: typer.Context,
     model: options.Model = models.DEFAULT,
-    draft: options.Draft = "ngram",
+    draft: Annotated[
+        list[str] | None,
+        typer.Option("--draft", help="Who guesses: ngram, or a model by name or path; may be repeated."),
+    ] = None,
     rule: options.Rule = "matching",
     pace: options.Pace = "fixed",
     depth: options.Depth = 5,
-    max_tokens: Annotated[int, typer.Option("--max-tokens", min=1, help="Tokens per answer at most.")] = 128,
+    max_tokens: Annotated[int, typer.Option("--max-tokens", min=1, help="Tokens per answer.")] = 128,
+    stop_at_end: Annotated[
+        bool, typer.Option("--stop-at-end", help="Let the model end its answers; else all are of one length.")
+    ] = False,
     temperature: options.Temperature = 0.0,
     top_k: options.TopK = 0,
     top_p: options.TopP = 1.0,
     min_p: options.MinP = 0.0,
     seed: Annotated[int, typer.Option("--seed", min=0, help="The same for every arm.")] = 0,
-    prompts: Annotated[
-        Path | None, typer.Option("--prompts", help="JSON lines with question_id, category and turns.")
+    tasks: Annotated[
+        Path | None, typer.Option("--tasks", help="Questions in Spec-Bench's format, instead of our own.")
     ] = None,
     category: Annotated[
         list[str] | None, typer.Option("--category", help="Only this category; may be repeated.")
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=1, help="Only the first so many questions of a category.")
     ] = None,
     repeat: Annotated[int, typer.Option("--repeat", min=1, help="Measurements of each answer.")] = 1,
     chat: options.Chat = True,
@@ -55,45 +68,94 @@ def bench(
     dtype: options.Dtype = None,
     threads: options.Threads = None,
 ) -> None:
-    """Measure plain decoding and a drafter on the same prompts, in turns."""
-    questions = read_questions(prompts, category or ())
+    """Measure plain decoding and drafters on the same prompts, in turns.
+
+    Every answer has --max-tokens tokens, so that all arms do the same work: past the model's own end it
+    writes on, and the table says how much of that there was. With --stop-at-end it does not.
+    """
+    if context.invoked_subcommand:
+        return
+    questions = read_questions(tasks, category or (), limit)
     if json_file and str(json_file) != "-":
         check_place(json_file, "--json")
-    engine = load(
-        model, draft, rule=rule, pace=pace, depth=depth, device=device, dtype=dtype, threads=threads, keep=0
-    )
-    if engine.drafter is None:
-        raise OptionError("There is nothing to compare: the draft is none.", "Name one with --draft.")
+    make = partial(load, rule=rule, pace=pace, depth=depth, keep=0)
+    drafted = _engines(partial(make, device=device, dtype=dtype, threads=threads), model, draft or ["ngram"])
+    target, first = drafted[0].target, drafted[0]
+    arms = {PLAIN: Engine(target, keep=0)} | {_name(engine): engine for engine in drafted}
     sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
-    arms = {PLAIN: Engine(engine.target, keep=0), engine.drafter.name: engine}
     settings = {
-        "model": engine.target.name,
-        "draft": engine.drafter.name,
+        "model": target.name,
+        "drafts": list(arms)[1:],
         "rule": rule,
-        "exact": engine.rule.exact,
-        "comparable": is_comparable(engine, sampling),
+        "exact": first.rule.exact,
+        "comparable": is_comparable(first, sampling),
         "pace": pace,
         "depth": depth,
         "max_tokens": max_tokens,
+        "stop_at_end": stop_at_end,
         "temperature": temperature,
         "top_k": top_k,
         "top_p": top_p,
         "min_p": min_p,
         "seed": seed,
-        "prompts": prompts.name if prompts else "built-in",
+        "tasks": tasks.name if tasks else "built-in",
+        "limit": limit,
         "repeats": repeat,
         "chat": chat,
     }
     answers = sum(len(question.turns) for question in questions) * repeat * len(arms)
-    running = run(arms, questions, sampling, Limits(max_tokens), seed=seed, repeats=repeat, chat=chat)
+    limits = Limits(max_tokens, stop_tokens=None if stop_at_end else frozenset())
+    running = run(arms, questions, sampling, limits, seed=seed, repeats=repeat, chat=chat)
     trials, stopped = _collect(running, answers)
     if not trials:
         raise typer.Exit(130)
-    document = report(trials, PLAIN, {**settings, "complete": not stopped})
-    _show(document)
+    found = _differences(trials, target, sampling, seed) if settings["comparable"] else []
+    document = report(
+        trials,
+        PLAIN,
+        {**settings, "complete": not stopped},
+        differences=found,
+        backends={"target": describe(target), "drafts": {_name(e): _about(e) for e in drafted}},
+        pass_cost=None if stopped else pass_cost(target, trials),
+    )
+    show(document)
     _write(document, json_file)
+    _refuse(found)
     if stopped:
         raise typer.Exit(130)
+
+
+@app.command("plot")
+def plot(
+    results: Annotated[Path, typer.Argument(help="What `redline bench --json` wrote.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="The folder for the figures; that of the results by default.")
+    ] = None,
+) -> None:
+    """Draw the results: speed-up by workload, acceptance by depth, time split, and cost of a pass by rows."""
+    for file in draw(read(results), out or results.parent, results.stem):
+        typer.echo(file)
+
+
+def _engines(make: partial[Engine], model: str, drafts: Sequence[str]) -> list[Engine]:
+    """One engine a draft, around one target."""
+    engines: list[Engine] = []
+    for draft in drafts:
+        engines.append(make(engines[0].target if engines else model, draft))
+        if engines[-1].drafter is None:
+            raise OptionError("There is nothing to compare: the draft is none.", "Name one with --draft.")
+    names = [_name(engine) for engine in engines]
+    if len(set(names)) < len(names):
+        raise OptionError(f"Two drafts have the same name: {', '.join(names)}.", "Name each of them once.")
+    return engines
+
+
+def _name(engine: Engine) -> str:
+    return engine.drafter.name if engine.drafter else PLAIN
+
+
+def _about(engine: Engine) -> dict[str, Any] | None:
+    return describe(getattr(engine.drafter, "backend", None))
 
 
 def _collect(running: Iterator[Trial], answers: int) -> tuple[list[Trial], bool]:
@@ -114,45 +176,24 @@ def _collect(running: Iterator[Trial], answers: int) -> tuple[list[Trial], bool]
     return trials, False
 
 
-def _show(document: dict[str, Any]) -> None:
-    machine, settings = document["machine"], document["settings"]
-    console = Console(highlight=False)
-    for arm, numbers in document["arms"].items():
-        title = f"{settings['model']} · {arm} · {settings['rule']} · depth {settings['depth']}"
-        title += "" if settings["exact"] else " · LOSSY"
-        table = Table(title=title, title_justify="left", box=box.SIMPLE, padding=0, collapse_padding=True)
-        table.add_column("prompts", overflow="fold")
-        for name in ("plain", "drafted", "speed-up", "10–90 %", "per step", "kept", "same"):
-            table.add_column(name, justify="right", no_wrap=True)
-        rows = {**numbers["by_category"], "all": numbers["all"]}
-        for name, row in rows.items():
-            if not row["answers"]:
-                continue
-            table.add_row(*_cells(name, row, settings["comparable"]), end_section=name == list(rows)[-2])
-        console.print(table)
-        if numbers["all"]["answers"]:
-            console.print(time_split(numbers["all"]["metrics"]["share"]))
-    console.print(
-        f"{machine['processor']}, {machine['cores']} cores, torch {machine['torch']}; "
-        "plain, drafted: tokens a second, prompts not counted; "
-        "10–90 %: of single answers; kept: accepted / proposed",
-        soft_wrap=True,
-    )
+def _differences(trials: list[Trial], target: Any, sampling: Sampling, seed: int) -> list[Difference]:
+    with Console(stderr=True).status("reading again what differs from plain decoding"):
+        return list(differences(trials, PLAIN, target, sampling, seed))
 
 
-def _cells(name: str, row: dict[str, Any], comparable: bool) -> list[str]:
-    metrics = row["metrics"]
-    acceptance = metrics["acceptance"]
-    return [
-        name,
-        f"{row['baseline_tokens_per_s']:.1f}",
-        f"{metrics['tokens_per_s']:.1f}",
-        f"{row['speedup']:.2f}×",
-        f"{row['speedup_low']:.2f}–{row['speedup_high']:.2f}",
-        f"{metrics['tokens_per_step']:.2f}",
-        "–" if acceptance is None else f"{acceptance:.2f}",
-        f"{row['identical']}/{row['answers']}" if comparable else "–",
-    ]
+def _refuse(found: Sequence[Difference]) -> None:
+    """No speed-up of an arm that writes something else, and an error that says where it does.
+
+    Raises:
+        RedlineError: A difference is no near-tie.
+    """
+    bugs = [difference for difference in found if difference.fork.verdict == "bug"]
+    if bugs:
+        trial, more = bugs[0].trial, f" and {len(bugs) - 1} more" if len(bugs) > 1 else ""
+        raise RedlineError(
+            f"{trial.arm} differs from plain decoding in {trial.question}, turn {trial.turn + 1}{more}.",
+            f"It is {bugs[0].fork.sentence}",
+        )
 
 
 def _write(document: dict[str, Any], file: Path | None) -> None:

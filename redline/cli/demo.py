@@ -22,7 +22,7 @@ from redline.engine.generate import stream, to_tokens
 from redline.engine.load import load
 from redline.models.cache import is_whole
 
-SHOWN = {8: "a code edit", 10: "a JSON list", 14: "a story"}
+SHOWN = {"edit-1": "a code edit", "json-1": "a JSON list", "story-1": "a story"}
 """Questions of the built-in set, by id."""
 
 

@@ -9,9 +9,11 @@ against each other is the noise; a bug shows as a gap that no width accounts for
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
+from random import Random
 from typing import Literal
 
 import numpy as np
@@ -24,10 +26,14 @@ from redline.core.ports import Backend, Chunk
 from redline.core.sampling import Sampling, distribution
 from redline.core.types import History
 
+PROBES = 16
+"""Wide readings of the shared text, each in passes of other widths, as a run mixes them."""
+
 FACTOR = 2.0
-"""A near-tie's gap is at most so many times the noise. What is measured is the largest of some passes, each
-of a single width; a run mixes widths, and may meet one that moves the scores a little further. Twice the
-largest of fifteen normal draws is about 3.5 standard deviations; a bug's effect has no such scale."""
+"""A near-tie's gap is at most so many times the noise. A fork stands where noise happened to be large, the
+first of hundreds of places, while the noise measured there is the largest of some draws. If those are normal,
+twice the largest of sixteen is about four standard deviations, which few runs ever see; what a bug does to
+scores knows no such scale."""
 
 LOUD = 2.0
 """Logits: noise above this is no rounding. The worst kernels measured, of 4-bit weights, move logits by 0.5;
@@ -118,11 +124,9 @@ def explain(
         return Fork(at, a, b, ("", ""), np.inf, 0.0, "bug")
     text, behind = [*prompt, *plain[:at]], other[at:]
     judge = _Judge(sampling, seed, History(text, len(prompt)))
-    one = _row(target, text, at + 1, 1, (), prefill)
-    # Kernels that work in blocks treat the first and the last row of a pass differently: every other one.
-    wide = [
-        _row(target, text, at + 1, width, behind if i % 2 else (), prefill) for i, width in enumerate(widths)
-    ]
+    reader = _Reader(target, text, len(prompt) - 1, behind, prefill)
+    one = reader.row(1, 0, lambda: 1)
+    wide = [reader.row(*probe) for probe in _probes(tuple(widths))]
     best = judge.draw(one)
     # Nothing says that the plain text itself is sound: both tokens have to hold against the best one.
     found = [judge.weigh(one, wide, best, token) for token in (plain[at], other[at])]
@@ -181,35 +185,51 @@ class _Judge:
         return float(scores[0] - scores[1])
 
 
-def _row(
-    target: Backend, text: Sequence[int], last: int, width: int, behind: Sequence[int], prefill: int
-) -> Row:
-    """The row after a text whose last tokens were read in passes of one width.
+def _probes(widths: Sequence[int]) -> Iterator[tuple[int, int, Callable[[], int]]]:
+    """Width of the last pass, place of the row in it, and the widths of the passes before it.
 
-    Nothing is rewound on the way: a cache that forgets badly would make noise of its own.
+    Kernels that work in blocks treat the rows of a pass differently, so the places are varied too.
+    """
+    for number in range(PROBES if widths else 0):
+        rng = Random(number)
+        width = widths[number % len(widths)]
+        yield width, rng.randrange(width), partial(rng.choice, [1, *widths])
 
-    Args:
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Reads a text from the start. It rewinds nothing: a cache that forgets badly would make its own noise.
+
+    Attributes:
         target: The model.
         text: At least one token.
-        last: How many of its last tokens to read so; those before them are a prompt.
-        width: Rows of a pass.
-        behind: Tokens to put behind the text in its last pass, so that its last token comes first there.
-        prefill: Prompt tokens read per pass.
+        start: Where the prompt ends that is read in large passes, `prefill` tokens each.
+        behind: Tokens to put behind the text in its last pass.
     """
-    head = len(text) - (1 if behind else 0)  # what is read in whole passes, but for a shorter first one
-    start = max(0, head - -(-last // width) * width)
-    short = start + (head - start) % width
-    edges = [*range(0, start, prefill), *([start] if start < short else []), *range(short, head + 1, width)]
-    cache = target.open()
-    try:
-        for begin, end in pairwise(edges):
-            want: Literal["none", "all"] = "none" if begin < start else "all"
-            rows = target.extend([Chunk(cache, text[begin:end], want)])[0]
-        if behind:
-            room = target.traits.context - head
-            block = [text[-1], *behind, *(list(text) * width)][: min(width, room)]
-            rows = target.extend([Chunk(cache, block, "all")])[0]
-        row: Row = rows[0 if behind else -1]
-        return row
-    finally:
-        cache.close()
+
+    target: Backend
+    text: Sequence[int]
+    start: int
+    behind: Sequence[int]
+    prefill: int
+
+    def row(self, width: int, place: int, before: Callable[[], int]) -> Row:
+        """The row after the text, at a place of a pass of some width; `before` gives the widths before it."""
+        place = min(place, len(self.text) - 1)
+        head = len(self.text) - 1 - place
+        start = min(self.start, head)
+        edges = [head]
+        while edges[0] > start:
+            edges.insert(0, max(start, edges[0] - before()))
+        edges = [*range(0, start, self.prefill), *edges]
+        cache = self.target.open()
+        try:
+            for begin, end in pairwise(edges):
+                want: Literal["none", "all"] = "none" if begin < start else "all"
+                self.target.extend([Chunk(cache, self.text[begin:end], want)])
+            room = min(width, self.target.traits.context - head)
+            block = [*self.text[head:], *self.behind, *(list(self.text) * width)][:room]
+            row: Row = self.target.extend([Chunk(cache, block, "all")])[0][place]
+            return row
+        finally:
+            cache.close()

@@ -97,6 +97,11 @@ class ModelDrafter:
         self._pool = Pool(backend, keep)
         self._texts: dict[int, Text] = {}
 
+    @property
+    def backend(self) -> Backend:
+        """The draft model."""
+        return self._backend
+
     def start(self, key: int, tokens: Sequence[int]) -> None:
         cache = self._pool.take(tokens)
         self._texts[key] = Text(cache, list(tokens[: cache.length]), cache.length)
