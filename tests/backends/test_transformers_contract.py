@@ -110,6 +110,16 @@ def test_a_tree_may_be_left_standing_and_grown(opened):
     np.testing.assert_allclose(rows, expected, atol=1e-4)
 
 
+@pytest.mark.parametrize("shape", ["qwen2", "mixed windows", "alibi"])
+def test_a_cache_that_grows_keeps_what_it_has(models, shape):
+    backend = backend_of.load(models(shape)[1])
+    tokens = np.random.default_rng(1).integers(0, 258, 250).tolist()
+    cache = backend.open()
+    rows = [backend.extend([Chunk(cache, tokens[i : i + 25])])[0] for i in range(0, 250, 25)]
+    whole = backend.extend([Chunk(backend.open(), tokens)])[0]
+    np.testing.assert_allclose(np.concatenate(rows), whole, atol=1e-4)
+
+
 @pytest.mark.parametrize("shape", ["llama", "alibi"])
 def test_what_does_not_fit_is_refused_before_anything_changes(opened, shape):
     backend = opened(shape)
