@@ -1,19 +1,131 @@
 """Writes the tables of README.md from the results in benchmarks/results/.
 
 Run: python benchmarks/tables.py
+
+A table stands between a marker and `<!-- end -->`: `<!-- table: NAME -->` has the speed-ups by workload of
+NAME.json, `<!-- times: NAME NAME … -->` the milliseconds per token of several results side by side.
 """
 
 import json
 import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 
+Result = dict[str, Any]
 
-def table(result: dict[str, Any]) -> str:
-    """A benchmark result as a Markdown table."""
+
+def table(result: Result) -> str:
+    """Speed-ups by workload, a table a draft."""
+    if result["format"] == "redline-bench-1":
+        return _first_form(result)
+    tables = [_pair(result, arm, numbers) for arm, numbers in result["arms"].items()]
+    return "\n\n".join([*tables, f"{_machine(result)}, {_settings(result['settings'])} {EXPLANATION}"])
+
+
+EXPLANATION = (
+    "Speed-up: seconds per token of plain decoding over ours, with a bootstrap interval of the paired ratio. "
+    "Near-tie: the text differs where two tokens are as good as equal."
+)
+
+
+def _pair(result: Result, arm: str, numbers: dict[str, Any]) -> str:
+    lines = [
+        f"| {_target(result)}, draft `{arm}` | plain ms/token | ms/token | speed-up (95 %) | tokens/step "
+        "| acceptance | identical |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name, row in {**numbers["by_category"], "**all**": numbers["all"]}.items():
+        if not row["answers"]:
+            continue
+        metrics, ends = row["metrics"], row["speedup_interval"]
+        interval = f" ({ends[0]:.2f}–{ends[1]:.2f})" if ends else ""
+        ratio = "differs" if row["speedup"] is None else f"**{row['speedup']:.2f}×**{interval}"
+        acceptance = "–" if metrics["acceptance"] is None else f"{metrics['acceptance']:.2f}"
+        ties = f", {row['near_ties']} near-tie" if row["near_ties"] else ""
+        same = "–" if row["near_ties"] is None else f"{row['identical']}/{row['answers']}{ties}"
+        lines.append(
+            f"| {name} | {_ms(row['baseline']['s_per_token'])} | {_ms(row['s_per_token'])} | {ratio} "
+            f"| {metrics['tokens_per_step']:.2f} | {acceptance} | {same} |"
+        )
+    if geomean := numbers["all"].get("speedup_geomean"):
+        lines.append(f"| geometric mean | | | **{geomean:.2f}×** | | | |")
+    return "\n".join(lines)
+
+
+def times(results: Sequence[Result]) -> str:
+    """Milliseconds per token by engine, precision, draft and workload.
+
+    The fastest of a workload is in bold, for targets of 16 bits or more, of 8, and of fewer by themselves:
+    they do not write the same text.
+    """
+    rows = sorted((row for result in results for row in _timed(result)), key=lambda row: -row["class"])
+    names = list(dict.fromkeys(name for row in rows for name in row["times"] if name != "all"))
+    lines = [
+        f"| ms/token | draft | {' | '.join(names)} | all |",
+        f"|---|---|{'---|' * (len(names) + 1)}",
+    ]
+    for row in rows:
+        cells = []
+        for name in [*names, "all"]:
+            own = row["times"].get(name)
+            rivals = [other["times"].get(name) for other in rows if other["class"] == row["class"]]
+            best = own is not None and own == min(rival for rival in rivals if rival is not None)
+            cells.append("–" if own is None else f"**{_ms(own)}**" if best else _ms(own))
+        lines.append(f"| {row['label']} | {row['draft']} | {' | '.join(cells)} |")
+    about = "Bold: the fastest of its workload at 16 bits or more, at 8, and at fewer."
+    return "\n".join([*lines, "", f"{_machine(results[0])}, {_settings(results[0]['settings'])} {about}"])
+
+
+def _timed(result: Result) -> Iterator[dict[str, Any]]:
+    """Every arm with its seconds per token by workload; a text that differs is no answer to the question."""
+    bits = int((re.search(r"\d+", result["backends"]["target"]["dtype"]) or ["32"])[0])
+    about = {"label": _target(result), "class": next(least for least in (16, 8, 0) if bits >= least)}
+    arms = result["arms"].items()
+    for number, (arm, numbers) in enumerate(arms):
+        rows = {
+            k: row for k, row in {**numbers["by_category"], "all": numbers["all"]}.items() if row["answers"]
+        }
+        if number == 0:  # plain decoding is the same arm for all drafts of a run
+            plain = {name: row["baseline"]["s_per_token"] for name, row in rows.items()}
+            yield {**about, "draft": "–", "times": plain}
+        good = {name: row["s_per_token"] for name, row in rows.items() if row["speedup"] is not None}
+        yield {**about, "draft": f"`{arm}`", "times": good}
+
+
+def _target(result: Result) -> str:
+    target = result["backends"]["target"]
+    return f"`{target['name']}`, {target['engine']}, {target['dtype']}"
+
+
+def _machine(result: Result) -> str:
+    machine, versions, commit = result["machine"], result["versions"], result["commit"]
+    packages = ", ".join(
+        f"{name} {versions[name]}" for name in ("torch", "llama-cpp-python") if versions[name]
+    )
+    at = f", commit {commit['id'][:9]}" if commit else ""
+    return f"{machine['processor']}, {machine['cores']} cores, {packages}{at}"
+
+
+def _settings(settings: dict[str, Any]) -> str:
+    most = "at most " if settings["stop_at_end"] else ""
+    repeats = f", {settings['repeats']} interleaved repeats" if settings["repeats"] > 1 else ""
+    pace = f"{settings['pace']} pace, depth {settings['depth']}"
+    return (
+        f"{most}{settings['max_tokens']} tokens an answer, {pace}, "
+        f"temperature {settings['temperature']:g}{repeats}."
+    )
+
+
+def _ms(seconds: float) -> str:
+    return f"{1e3 * seconds:.{0 if seconds >= 0.1 else 1}f}"
+
+
+def _first_form(result: Result) -> str:
+    """A table of a result in the format that `redline bench` wrote first."""
     (arm, numbers), settings, machine = *result["arms"].items(), result["settings"], result["machine"]
     lines = [
         f"| `{settings['model']}`, draft `{arm}` | plain tokens/s | tokens/s "
@@ -38,14 +150,16 @@ def table(result: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def fill(text: str) -> str:
+def fill(text: str, folder: Path = RESULTS) -> str:
     """README's text with every table made anew."""
 
     def replace(match: re.Match[str]) -> str:
-        result = json.loads((RESULTS / f"{match[1]}.json").read_text(encoding="utf-8"))
-        return f"<!-- table: {match[1]} -->\n{table(result)}\n<!-- end -->"
+        kind, names = match[1], match[2].split()
+        results = [json.loads((folder / f"{name}.json").read_text(encoding="utf-8")) for name in names]
+        made = times(results) if kind == "times" else "\n\n".join(map(table, results))
+        return f"<!-- {kind}: {match[2]} -->\n{made}\n<!-- end -->"
 
-    return re.sub(r"<!-- table: (\S+) -->\n.*?<!-- end -->", replace, text, flags=re.DOTALL)
+    return re.sub(r"<!-- (table|times): (.+?) -->\n.*?<!-- end -->", replace, text, flags=re.DOTALL)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,97 @@
+"""README's tables, from results in the present format."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+PLACE = Path(__file__).resolve().parents[2] / "benchmarks" / "tables.py"
+
+
+@pytest.fixture(scope="module")
+def tables():
+    spec = importlib.util.spec_from_file_location("tables", PLACE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def row(plain_ms, ms, ties=0, **changes):
+    speedup = plain_ms / ms
+    return {
+        "answers": 6,
+        "identical": 6 - ties,
+        "near_ties": ties,
+        "speedup": speedup,
+        "speedup_interval": [speedup - 0.1, speedup + 0.1],
+        "s_per_token": ms / 1e3,
+        "metrics": {"tokens_per_step": 2.5, "acceptance": 0.5},
+        "baseline": {"s_per_token": plain_ms / 1e3},
+        **changes,
+    }
+
+
+def result(engine, dtype, plain_ms, **arms):
+    settings = {"max_tokens": 128, "stop_at_end": False, "pace": "fixed", "depth": 5, "temperature": 0.0}
+    return {
+        "format": "redline-bench-2",
+        "machine": {"processor": "A chip", "cores": 2},
+        "versions": {"torch": "2.13", "llama-cpp-python": None},
+        "commit": {"id": "0123456789abcdef", "dirty": False},
+        "settings": {**settings, "repeats": 3},
+        "backends": {"target": {"name": "big", "engine": engine, "dtype": dtype}},
+        "arms": {
+            arm: {
+                "by_category": {"code": row(plain_ms, ms), "empty": {"answers": 0}},
+                "all": row(plain_ms, ms, ties=1, speedup_geomean=1.23),
+            }
+            for arm, ms in arms.items()
+        },
+    }
+
+
+def test_a_pair_has_its_speed_ups_and_how_sure_they_are(tables):
+    lines = tables.table(result("native", "float32", 80, ngram=40)).splitlines()
+    assert lines[0].startswith("| `big`, native, float32, draft `ngram` |")
+    assert lines[2] == "| code | 80.0 | 40.0 | **2.00×** (1.90–2.10) | 2.50 | 0.50 | 6/6 |"
+    assert lines[3].endswith("| 5/6, 1 near-tie |")
+    assert "**1.23×**" in lines[4]
+    assert "A chip, 2 cores, torch 2.13, commit 012345678" in lines[-1]
+    assert "empty" not in "".join(lines)
+
+
+def test_what_differs_has_no_speed_up(tables):
+    broken = result("native", "float32", 80, ngram=40)
+    broken["arms"]["ngram"]["all"] |= {"speedup": None, "speedup_interval": None}
+    assert "| differs |" in tables.table(broken).splitlines()[3]
+    assert tables.times([broken]).splitlines()[3] == "| `big`, native, float32 | `ngram` | **40.0** | – |"
+
+
+def test_the_fastest_of_each_precision_is_marked(tables):
+    results = [
+        result("llamacpp", "Q4_K_M", 49, ngram=60),
+        result("llamacpp", "F16", 150, ngram=90),
+        result("native", "float32", 220, small=70.04, ngram=110),
+        result("llamacpp", "Q8_0", 80, ngram=75),
+    ]
+    rows = tables.times(results).splitlines()[2:-2]
+    marked = [line for line in rows if "**" in line]
+    assert marked == [
+        "| `big`, native, float32 | `small` | **70.0** | **70.0** |",
+        "| `big`, llamacpp, Q8_0 | `ngram` | **75.0** | **75.0** |",
+        "| `big`, llamacpp, Q4_K_M | – | **49.0** | **49.0** |",
+    ]
+    assert len(rows) == 9, "plain decoding once a result, and every draft"
+    assert "| `big`, native, float32 | – | 220 | 220 |" in rows
+
+
+def test_tables_are_filled_from_files(tables, tmp_path):
+    for name, ms in (("a", 40), ("b", 50)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(result("native", "float32", 80, ngram=ms)))
+    text = "x\n<!-- times: a b -->\nstale\n<!-- end -->\ny\n<!-- table: b -->\n<!-- end -->\nz"
+    filled = tables.fill(text, tmp_path)
+    assert filled.count("| ms/token | draft |") == 1
+    assert filled.count("tokens/step") == 1
+    assert "stale" not in filled
+    assert tables.fill(filled, tmp_path) == filled
