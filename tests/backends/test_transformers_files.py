@@ -5,13 +5,14 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import torch
 import transformers
 from tiny_models import make_reference, make_tokenizer, save_folder
 
 from redline.backends import transformers as backend_of
-from redline.backends.transformers import opening
+from redline.backends.transformers import opening, packed, words
 from redline.core.errors import ContextError, ModelError, OptionError
 from redline.core.ports import Backend, Chunk
 
@@ -42,15 +43,11 @@ def test_a_folder_opens_by_its_path_or_its_name(folder):
 def test_widths_that_are_called_exact_are(folder):
     backend = backend_of.load(folder)
     tokens, cache = list(range(60)), backend.open()
-    single = [backend.extend([Chunk(cache, [token])])[0][0] for token in tokens]
+    single = np.concatenate([backend.extend([Chunk(cache, [token])])[0] for token in tokens])
     for width in backend.traits.exact_widths:
-        cache = backend.open()
-        backend.extend([Chunk(cache, tokens[:20], "none")])
-        cache = backend.open()
-        for token in tokens[:20]:
-            backend.extend([Chunk(cache, [token])])
+        cache.rewind(20)
         rows = backend.extend([Chunk(cache, tokens[20 : 20 + width])])[0]
-        assert all((row == alone).all() for row, alone in zip(rows, single[20:], strict=False))
+        np.testing.assert_array_equal(rows, single[20 : 20 + width])
 
 
 def test_a_repository_opens_from_the_hubs_cache(folder, tmp_path):
@@ -188,6 +185,23 @@ def test_a_cache_that_gives_other_rows_is_refused(folder, monkeypatch):
         backend_of.load(folder)
 
 
+def test_a_model_that_changes_what_it_carries_reads_one_text_at_a_time(folder, monkeypatch):
+    """Keys that are not the ones the cache gave back could belong to any layer."""
+    update = packed.Pass.update
+    monkeypatch.setattr(
+        packed.Pass, "update", lambda self, *states, **options: [s.clone() for s in update(self, *states)]
+    )
+    backend = backend_of.load(folder)
+    assert (backend.reading, backend.traits.trees) == ("one text at a time", False)
+
+
+def test_a_quantised_checkpoint_names_the_package_it_needs(folder):
+    edit(folder / "config.json", quantization_config={"quant_method": "gptq", "bits": 4})
+    with pytest.raises(ModelError, match="little needs a package that is not installed") as caught:
+        backend_of.load(folder)
+    assert "optimum" in caught.value.hint
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -303,6 +317,7 @@ def chat_is_safe(tokenizer, begin, end):
 
 def test_a_tokenizer_that_is_a_program_is_wrapped(folder):
     (folder / "tokenizer.json").unlink()
+    (folder / "generation_config.json").unlink()
     theirs = transformers.ByT5Tokenizer(extra_ids=0, bos_token="<s>")
     theirs.chat_template = TEMPLATE
     theirs.save_pretrained(folder)
@@ -314,6 +329,14 @@ def test_a_tokenizer_that_is_a_program_is_wrapped(folder):
     assert 1 in tokenizer.ends
     assert tokenizer.piece(1) == b""
     chat_is_safe(tokenizer, tokenizer.encode("<s>")[-1], 1)
+
+
+def test_a_tokenizer_whose_tokens_do_not_show_their_bytes_is_refused(folder, monkeypatch):
+    (folder / "tokenizer.json").unlink()
+    transformers.ByT5Tokenizer(extra_ids=0).save_pretrained(folder)
+    monkeypatch.setattr(words, "_letters_are_bytes", words.sentence_piece_bytes)
+    with pytest.raises(ModelError, match="a ByT5Tokenizer, does not show which bytes its tokens stand for"):
+        backend_of.load(folder)
 
 
 def test_a_folder_without_any_tokenizer_is_refused(folder):

@@ -44,8 +44,10 @@ class TransformersBackend:
         self.tokenizer = tokenizer
         self._forward: Forward | None = Forward(model, name)
         on_cpu = self._forward.device.type == "cpu"
+        with torch.inference_mode():
+            width = self._forward.plain([0]).shape[-1]  # heads of quantised models do not tell
         self.traits = Traits(
-            vocab_size=model.get_output_embeddings().weight.shape[0],
+            vocab_size=width,
             context=context,
             row_invariant=False,
             dtype=str(self._forward.dtype).removeprefix("torch."),
@@ -94,7 +96,7 @@ class TransformersBackend:
             try:
                 way.begin()
                 fault = trial.fault(self)
-            except torch.OutOfMemoryError:
+            except torch.cuda.OutOfMemoryError:
                 raise
             except Exception as error:  # whatever a model raises that was not made for this way
                 fault = f"{type(error).__name__}: {error}"

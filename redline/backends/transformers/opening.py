@@ -142,7 +142,7 @@ def _explained(name: str) -> Iterator[None]:
     """Turn what transformers raises into redline's errors."""
     try:
         yield
-    except (RedlineError, torch.OutOfMemoryError):
+    except (RedlineError, torch.cuda.OutOfMemoryError):
         raise
     except Exception as error:  # the library raises whatever it meets
         raise _explain(name, error) from error
