@@ -64,7 +64,7 @@ def run(
         repeats: How often to measure each answer.
         chat: Put the turns into the model's chat template; else each is a raw prompt.
     """
-    _warm_up(arms, questions, sampling, limits, seed, chat)
+    _warm_up(arms, questions, sampling, seed, chat)
     baseline = next(iter(arms))
     ends = arms[baseline].target.tokenizer.ends
     for number, question in enumerate(questions):
@@ -85,17 +85,11 @@ def run(
 
 
 def _warm_up(
-    arms: Mapping[str, Engine],
-    questions: Sequence[Question],
-    sampling: Sampling,
-    limits: Limits,
-    seed: int,
-    chat: bool,
+    arms: Mapping[str, Engine], questions: Sequence[Question], sampling: Sampling, seed: int, chat: bool
 ) -> None:
-    longest = max((question.turns[0] for question in questions), key=len)
-    tokens = WARM_UP_TOKENS if limits.max_tokens is None else min(WARM_UP_TOKENS, limits.max_tokens)
+    longest = _prompt([max((question.turns[0] for question in questions), key=len)], chat)
     for engine in arms.values():
-        generate(engine, _prompt([longest], chat), sampling, Limits(tokens, stop_tokens=frozenset()), seed)
+        generate(engine, longest, sampling, Limits(WARM_UP_TOKENS, stop_tokens=frozenset()), seed)
 
 
 def _length(tokens: Sequence[int], ends: frozenset[int]) -> int:

@@ -19,6 +19,7 @@ from redline.cli import options
 from redline.cli.bench_table import show
 from redline.cli.generate import is_comparable
 from redline.core.errors import OptionError, RedlineError
+from redline.core.ports import Backend
 from redline.core.sampling import Sampling
 from redline.core.stop import Limits
 from redline.engine import Engine
@@ -70,8 +71,9 @@ def bench(
 ) -> None:
     """Measure plain decoding and drafters on the same prompts, in turns.
 
-    Every answer has --max-tokens tokens, so that all arms do the same work: past the model's own end it
-    writes on, and the table says how much of that there was. With --stop-at-end it does not.
+    Every answer has --max-tokens tokens, so that all arms do the same work:
+    past its own end the model writes on, and the table says for how long.
+    With --stop-at-end it does not.
     """
     if context.invoked_subcommand:
         return
@@ -176,7 +178,7 @@ def _collect(running: Iterator[Trial], answers: int) -> tuple[list[Trial], bool]
     return trials, False
 
 
-def _differences(trials: list[Trial], target: Any, sampling: Sampling, seed: int) -> list[Difference]:
+def _differences(trials: list[Trial], target: Backend, sampling: Sampling, seed: int) -> list[Difference]:
     with Console(stderr=True).status("reading again what differs from plain decoding"):
         return list(differences(trials, PLAIN, target, sampling, seed))
 

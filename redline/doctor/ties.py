@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from redline.core.chance import Keyed, derive, uniforms
 from redline.core.dist import FloatArray
 from redline.core.errors import OptionError
-from redline.core.ports import Backend, Chunk
+from redline.core.ports import Backend, Chunk, Tokenizer
 from redline.core.sampling import Sampling, distribution
 from redline.core.types import History
 
@@ -53,7 +53,7 @@ class Fork:
     Attributes:
         position: Index of the first token that differs.
         plain, other: The two tokens; None where that text has ended.
-        labels: Their names in the vocabulary.
+        labels: Their texts, or the names of those that add none.
         gap: How far the token that is further behind lies below the best one, in the target's own one-row
             pass: in logits, or in log p + Gumbel noise where the text is sampled. Infinite where a filter
             such as top-k has dropped the token, and where a text has ended.
@@ -132,8 +132,12 @@ def explain(
     found = [judge.weigh(one, wide, best, token) for token in (plain[at], other[at])]
     gap, noise, _ = max(found)
     verdict: Verdict = "near-tie" if all(near for _, _, near in found) else "bug"
-    labels = target.tokenizer.label(plain[at]), target.tokenizer.label(other[at])
+    labels = _label(target.tokenizer, plain[at]), _label(target.tokenizer, other[at])
     return Fork(at, plain[at], other[at], labels, gap, noise, verdict)
+
+
+def _label(tokenizer: Tokenizer, token: int) -> str:
+    return tokenizer.piece(token).decode(errors="replace") or tokenizer.label(token)
 
 
 class _Judge:

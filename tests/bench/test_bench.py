@@ -267,3 +267,14 @@ def test_pooled_seconds_are_those_of_the_steps():
     row = compare(trials, "plain", "ngram")
     plain = fold(step for t in trials if t.arm == "plain" for step in t.result.steps)
     assert row["baseline"]["s_per_token"] == plain.seconds / plain.tokens
+
+
+def test_raw_prompts_are_turns_by_themselves():
+    target = make()
+    trials = measured(target, chat=False)
+    assert [t.prompt for t in trials if t.arm == "plain"][:2] == [(1, 2) * 3, (3, 3)]
+    assert target.tokenizer.asked == []
+
+
+def test_a_row_without_answers_says_so():
+    assert compare([fake(1, "plain", 1.0)], "plain", "x") == {"answers": 0}
