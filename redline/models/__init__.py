@@ -2,6 +2,7 @@
 
 from redline.models.cache import find, folder, known, names, verify
 from redline.models.catalogue import DEFAULT, Model, Part
-from redline.models.fetch import Progress, pull
+from redline.models.fetch import pull
+from redline.models.workshop import Progress
 
 __all__ = ["DEFAULT", "Model", "Part", "Progress", "find", "folder", "known", "names", "pull", "verify"]

@@ -11,7 +11,7 @@ from pathlib import Path
 import platformdirs
 
 from redline.core.errors import ModelError, unknown
-from redline.models.catalogue import CATALOGUE, Model
+from redline.models.catalogue import CATALOGUE, Model, Origin
 
 HUB = "hf:"
 
@@ -32,7 +32,7 @@ def path_of(model: Model) -> Path:
 
 
 def known() -> dict[str, Model]:
-    """Every model that has a name here: the catalogue's, then those pulled from a hub."""
+    """Every model that has a name here: the catalogue's, then those pulled from a hub or converted."""
     pulled = (_read_record(path) for path in sorted(folder().glob("*.json")))
     return CATALOGUE | {model.name: model for model in pulled if model and model.name not in CATALOGUE}
 
@@ -104,7 +104,7 @@ def verify(name: str) -> Path:
     if got != model.sha256:
         raise ModelError(
             f"{path} is damaged: its SHA-256 is {got} instead of {model.sha256}.",
-            f"Get it again: `redline models pull --force {model.name}`.",
+            f"Get it again: `{model.remedy}`.",
         )
     return path
 
@@ -115,7 +115,9 @@ def check_size(model: Model) -> Path:
     Raises:
         ModelError: The file is missing or has another size than it should.
     """
-    path, hint = path_of(model), f"Get it with `redline models pull {model.name}` ({model.size})."
+    path = path_of(model)
+    command = model.remedy.replace(" --force", "", 1)  # what is not whole is replaced without force
+    hint = f"Get it with `{command}` ({model.size})."
     if not path.is_file():
         raise ModelError(f"The model {model.name} is not on this machine yet.", hint)
     size = path.stat().st_size
@@ -131,7 +133,7 @@ def is_whole(model: Model) -> bool:
 
 
 def write_record(model: Model) -> None:
-    """Remember what a file from a hub should be: `<name>.json` beside it."""
+    """Remember what a file from a hub or a conversion should be: `<name>.json` beside it."""
     path = path_of(model).with_name(f"{model.name}.json")
     new = path.with_suffix(".json.new")
     new.write_text(json.dumps(asdict(model), indent=2) + "\n", encoding="utf-8")
@@ -141,7 +143,10 @@ def write_record(model: Model) -> None:
 def _read_record(path: Path) -> Model | None:
     """The model that a record describes, or None when the file is not such a record."""
     try:
-        model = Model(**{**json.loads(path.read_text(encoding="utf-8")), "parts": ()})
+        facts = {**json.loads(path.read_text(encoding="utf-8")), "parts": ()}
+        if facts.get("origin"):
+            facts["origin"] = Origin(**facts["origin"])
+        model = Model(**facts)
     except (ValueError, TypeError):
         return None
     return model if model.name == path.stem else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from typing import Literal
 
@@ -22,6 +23,23 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """What a converted file was made from; when that changes, the file is out of date.
+
+    Args:
+        model: Name of the model, or absolute path of the file.
+        precision: What it was converted to.
+        size_bytes: Size of that file then.
+        mtime_ns: When that file was last written, in nanoseconds as the file system counts.
+    """
+
+    model: str
+    precision: str
+    size_bytes: int
+    mtime_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class Model:
     """What redline knows about a model file before it has one.
 
@@ -32,8 +50,9 @@ class Model:
         licence: SPDX identifier of the weights' licence, or "" when nobody has said.
         about: One line for people who choose.
         kind: Whether it was tuned to chat or only continues text.
-        parts: The pieces of the file, in the order in which they are joined; empty for a hub file.
-        source: Where a hub file came from (`hf:owner/repo/file.gguf`); empty for packages.
+        parts: The pieces of the file, in the order in which they are joined; only from packages.
+        source: Where a hub file came from (`hf:owner/repo/file.gguf`); else empty.
+        origin: What a converted file was made from; else None.
     """
 
     name: str
@@ -44,11 +63,30 @@ class Model:
     kind: Kind
     parts: tuple[Part, ...] = ()
     source: str = ""
+    origin: Origin | None = None
 
     @property
     def size(self) -> str:
         """The size in words, such as `98 MB`."""
         return format_size(self.size_bytes)
+
+    @property
+    def made_from(self) -> str:
+        """Of a converted file: name or path of the one that it was made from; else empty."""
+        return self.origin.model if self.origin else ""
+
+    @property
+    def maker(self) -> str:
+        """Where the file comes from, in words."""
+        return self.source or (f"a conversion of {self.made_from}" if self.origin else "redline's own list")
+
+    @property
+    def remedy(self) -> str:
+        """The command that gets the file again, whatever is there now."""
+        if self.origin:
+            made_from = shlex.quote(self.origin.model)
+            return f"redline models convert --force {made_from} --to {self.origin.precision}"
+        return f"redline models pull --force {self.name}"
 
 
 def format_size(size_bytes: int) -> str:

