@@ -113,11 +113,10 @@ def _machine(result: Result) -> str:
 def _settings(settings: dict[str, Any]) -> str:
     most = "at most " if settings["stop_at_end"] else ""
     repeats = f", {settings['repeats']} interleaved repeats" if settings["repeats"] > 1 else ""
-    pace = f"{settings['pace']} pace, depth {settings['depth']}"
-    return (
-        f"{most}{settings['max_tokens']} tokens an answer, {pace}, "
-        f"temperature {settings['temperature']:g}{repeats}."
-    )
+    chosen = [f"{settings['pace']} pace"] if settings["pace"] else []
+    chosen += [] if settings["depth"] is None else [f"depth {settings['depth']}"]
+    tokens = f"{most}{settings['max_tokens']} tokens an answer"
+    return ", ".join([tokens, *chosen, f"temperature {settings['temperature']:g}{repeats}."])
 
 
 def _ms(seconds: float) -> str:

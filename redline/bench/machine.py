@@ -48,10 +48,10 @@ def describe(backend: Backend | None) -> dict[str, Any] | None:
     """A model and the engine that runs it; None for a drafter without one."""
     if backend is None:
         return None
-    traits = backend.traits
+    traits, inner = backend.traits, getattr(backend, "inner", backend)  # a wrapper is no engine
     return {
         "name": backend.name,
-        "engine": type(backend).__module__.removeprefix("redline.backends.").partition(".")[0],
+        "engine": type(inner).__module__.removeprefix("redline.backends.").partition(".")[0],
         "dtype": traits.dtype,
         "device": traits.device,
         "threads": traits.threads,

@@ -122,7 +122,7 @@ def wrong(monkeypatch):
 
     def apply(change):
         real = load.backends.open
-        monkeypatch.setattr(load.backends, "open", lambda path, **options: Faulty(real(path), change))
+        monkeypatch.setattr(load.backends, "open", lambda *args, **how: Faulty(real(*args, **how), change))
 
     return apply
 
