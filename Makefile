@@ -1,13 +1,19 @@
-# make demo | test | check: each sets up all that it needs and is safe to run again.
+# make demo | demo-pair | test | check: each sets up all that it needs and is safe to run again.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 MODEL ?= smollm2-135m
 
-.PHONY: demo test check clean
+# llama.cpp is compiled when it is installed, for this machine: minutes on two cores.
+export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc 2>/dev/null || echo 2)
+
+.PHONY: demo demo-pair test check clean
 
 demo: $(VENV)/.installed
 	$(BIN)/redline demo --model $(MODEL)
+
+demo-pair: $(VENV)/.llama
+	$(BIN)/redline demo --model qwen2.5-coder-1.5b --draft qwen2.5-coder-0.5b
 
 test: $(VENV)/.tools
 	$(BIN)/redline models pull smollm2-135m
@@ -32,6 +38,11 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
 	@touch $@
 
-$(VENV)/.tools: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev
+$(VENV)/.llama: $(VENV)/.installed
+	@echo "Installing llama.cpp; it is compiled for this machine, which takes some minutes the first time."
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[llama]"
+	@touch $@
+
+$(VENV)/.tools: $(VENV)/.llama
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[all]" --group dev
 	@touch $@

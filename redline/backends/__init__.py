@@ -1,40 +1,120 @@
 """Language models that redline can read with. `open` makes one from a file or a folder.
 
-Importing this loads neither torch nor transformers: a backend's own packages come with its first use.
+Importing this loads neither torch nor llama.cpp nor transformers: a backend's own packages come with its
+first use.
 """
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 
-from redline.core.errors import ModelError
+from redline.core.errors import ModelError, OptionError, unknown
 from redline.core.ports import Backend
 
-__all__ = ["open"]
+__all__ = ["BACKENDS", "Opening", "Role", "open"]
+
+BACKENDS = ("native", "llamacpp", "transformers")
+"""The engines that can run a model; "auto" measures which of them is fastest."""
+
+Role: TypeAlias = Literal["target", "draft"]
+"""What a model is opened for: a target's rows are to keep their bits, a draft's only to come fast."""
+
+_log = logging.getLogger("redline")
 
 
-def open(  # noqa: A001 - reads as backends.open(...)
-    source: str | Path,
-    *,
-    device: str | None = None,
-    dtype: str | None = None,
-    threads: int | None = None,
-    context: int | None = None,
-) -> Backend:
-    """Open a model with the native engine.
+class Opening(TypedDict, total=False):
+    """How to open a model.
+
+    Attributes:
+        backend: "native", "llamacpp", "transformers" or "auto"; by file and role when left out.
+        device: "cpu", "cuda" or "cuda:1", for native and transformers; CUDA where there is
+            one, when left out.
+        dtype: "float32", "bfloat16" or "float16", for native and transformers; float32 on a CPU and bfloat16
+            on CUDA when left out. llama.cpp computes in the file's own precision.
+        threads: CPU threads, at most one a core, which is also what is used when left out.
+        context: Fewer positions than the model has.
+        gpu_layers: For llama.cpp, layers to keep on a GPU.
+        trust_remote_code: For transformers: run Python code that comes with the model.
+    """
+
+    backend: str | None
+    device: str | None
+    dtype: str | None
+    threads: int | None
+    context: int | None
+    gpu_layers: int | None
+    trust_remote_code: bool
+
+
+def open(source: str | Path, role: Role = "target", **how: Unpack[Opening]) -> Backend:  # noqa: A001
+    """Open a model.
+
+    With no backend named, a target runs on the native engine where that knows the architecture, else a GGUF
+    file on llama.cpp and a folder on transformers. A draft that is a GGUF file runs on llama.cpp where that
+    is installed, in the file's own few bits. What could not be had as it should be is logged to "redline".
 
     Args:
-        source: A `.gguf` file, or a folder with `config.json`, `tokenizer.json` and safetensors.
-        device: "cpu", "cuda" or "cuda:1"; CUDA where there is one, when left out.
-        dtype: "float32", "bfloat16" or "float16"; float32 on a CPU and bfloat16 on CUDA when left out.
-        threads: CPU threads for torch, for the whole process; torch's own choice, one a core, when left out.
-        context: Fewer positions than the model has.
+        source: A `.gguf` file, a model folder with `config.json` and safetensors, or, for the backend
+            transformers, a repository as "organisation/name".
+        role: What it is for.
+        **how: See `Opening`.
 
     Raises:
         ModelError: The source is missing, damaged, or not a model that the engine runs.
-        OptionError: An option cannot be honoured here.
+        OptionError: An option cannot be honoured here, or the engine is not installed.
         ContextError: `context` is longer than the model's.
+        UnknownName: There is no backend of that name.
     """
+    check_names(how)
+    name = how.pop("backend", None)
+    if name == "auto":
+        from redline.backends.auto import fastest
+
+        return fastest(_existing(source), role, how)
+    if name is not None:
+        if name not in BACKENDS:
+            raise unknown("backend", name, (*BACKENDS, "auto"))
+        return _OPENERS[name](source if name == "transformers" else _existing(source), role, how)
+    path = _existing(source)
+    return _first([*candidates(path, role)], path, role, how)
+
+
+def check_names(how: Opening) -> None:
+    """Refuse options that do not exist, as any function does.
+
+    Raises:
+        TypeError: There is one.
+    """
+    for name in how.keys() - Opening.__annotations__.keys():
+        raise TypeError(f"There is no option {name!r} for opening a model.")
+
+
+def candidates(path: Path, role: Role) -> tuple[str, ...]:
+    """The backends that may run a model, the preferred one first."""
+    if path.is_dir():
+        return ("native", "transformers")
+    return ("llamacpp", "native") if role == "draft" else ("native", "llamacpp")
+
+
+def _first(names: list[str], path: Path, role: Role, how: Opening) -> Backend:
+    """The first backend that opens the model; why an earlier one did not is said."""
+    reasons: list[ModelError | OptionError] = []
+    for name in names:
+        try:
+            backend = _OPENERS[name](path, role, how)
+        except (ModelError, OptionError) as error:
+            reasons.append(error)
+            continue
+        if reasons:
+            _log.info("%s runs on %s: %s %s", path.name, name, reasons[0].message, reasons[0].hint)
+        return backend
+    raise reasons[0]
+
+
+def _existing(source: str | Path) -> Path:
     path = Path(source).expanduser()
     if not path.exists():
         raise ModelError(
@@ -46,6 +126,58 @@ def open(  # noqa: A001 - reads as backends.open(...)
             f"{path.name} is neither a .gguf file nor a model folder.",
             "Convert the model to GGUF, or point at its Hugging Face folder.",
         )
+    return path
+
+
+def _native(source: str | Path, role: Role, how: Opening) -> Backend:
     from redline.backends import native
 
-    return native.load(path, device=device, dtype=dtype, threads=threads, context=context)
+    _refuse(role, how, "native", "gpu_layers", "trust_remote_code")
+    return native.load(Path(source), **_only(how, "device", "dtype", "threads", "context"))
+
+
+def _llamacpp(source: str | Path, role: Role, how: Opening) -> Backend:
+    from redline.backends import llamacpp
+
+    _refuse(role, how, "llamacpp", "device", "dtype", "trust_remote_code")
+    exact = role == "target"
+    return llamacpp.load(Path(source), exact=exact, **_only(how, "threads", "context", "gpu_layers"))
+
+
+def _transformers(source: str | Path, role: Role, how: Opening) -> Backend:
+    from redline.backends import transformers
+
+    _refuse(role, how, "transformers", "gpu_layers")
+    if isinstance(source, Path) and not source.is_dir():
+        raise ModelError(
+            f"{source.name} is a file, and transformers reads folders.",
+            "Use the backend native or llamacpp for a GGUF file.",
+        )
+    return transformers.load(source, **_only(how, *Opening.__annotations__))
+
+
+_OPENERS: dict[str, Callable[[str | Path, Role, Opening], Backend]] = {
+    "native": _native,
+    "llamacpp": _llamacpp,
+    "transformers": _transformers,
+}
+
+_INSTEAD = {
+    "dtype": "It computes in the file's own precision; `redline models convert` makes another.",
+    "device": "Say with gpu_layers how much of the model goes to a GPU.",
+    "gpu_layers": "Name a device instead.",
+    "trust_remote_code": "Only transformers runs code that comes with a model.",
+}
+
+
+def _refuse(role: Role, how: Opening, backend: str, *names: str) -> None:
+    """A target's option that its backend cannot honour is an error; a draft takes what it can use."""
+    for name in names if role == "target" else ():
+        if (value := how.get(name)) not in (None, False):
+            raise OptionError(
+                f"The backend {backend} has no {name}, but {value} was asked for.", _INSTEAD[name]
+            )
+
+
+def _only(how: Opening, *names: str) -> dict[str, Any]:
+    return {name: value for name, value in how.items() if name in names}

@@ -38,19 +38,15 @@ def find_dtype(name: str | None, device: torch.device) -> torch.dtype:
     return kinds[name]
 
 
-def set_threads(threads: int | None, most: int | None = None) -> None:
+def set_threads(threads: int | None) -> None:
     """Give torch that many CPU threads, for the whole process; leave it alone when left out.
 
-    Args:
-        threads: How many.
-        most: The largest number taken; one a core when left out.
-
     Raises:
-        OptionError: It is no number from 1 to `most`.
+        OptionError: It is no number from 1 to one a core: more would only wait for each other.
     """
     if threads is None:
         return
-    most = most or os.cpu_count() or 1
+    most = os.cpu_count() or 1
     if not is_whole(threads) or not 1 <= threads <= most:
         raise OptionError(f"threads is {threads!r}.", f"It must be from 1 to {most} on this machine.")
     torch.set_num_threads(threads)

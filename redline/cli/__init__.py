@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from importlib.metadata import version
@@ -28,7 +29,9 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def options(
-    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show tracebacks, and what the engines below say.")
+    ] = False,
     _version: Annotated[
         bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_show_version)
     ] = False,
@@ -36,9 +39,19 @@ def options(
     """Speculative decoding that is exact, measured, and explains itself."""
     global _debug
     _debug = debug
+    log = logging.getLogger("redline")
+    log.handlers = [_Notes(logging.DEBUG if debug else logging.INFO)]
+    log.setLevel(log.handlers[0].level)
 
 
 _debug = False
+
+
+class _Notes(logging.Handler):
+    """What redline notes, such as an engine that was taken instead of another, on stderr."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(f"note: {record.getMessage()}", file=sys.stderr)
 
 
 def main() -> None:

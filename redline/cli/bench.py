@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,6 +22,7 @@ from redline.core.errors import OptionError, RedlineError
 from redline.core.ports import Backend
 from redline.core.sampling import Sampling
 from redline.core.stop import Limits
+from redline.drafters import MODEL_FREE
 from redline.engine import Engine
 from redline.engine.files import check_place, write_whole
 from redline.engine.load import load
@@ -33,15 +34,15 @@ app = typer.Typer(invoke_without_command=True)
 
 @app.callback()
 def bench(
-    context: typer.Context,
+    command: typer.Context,
     model: options.Model = models.DEFAULT,
     draft: Annotated[
         list[str] | None,
         typer.Option("--draft", help="Who guesses: ngram, or a model by name or path; may be repeated."),
     ] = None,
     rule: options.Rule = "matching",
-    pace: options.Pace = "fixed",
-    depth: options.Depth = 5,
+    pace: options.Pace = None,
+    depth: options.Depth = None,
     max_tokens: Annotated[int, typer.Option("--max-tokens", min=1, help="Tokens per answer.")] = 128,
     stop_at_end: Annotated[
         bool, typer.Option("--stop-at-end", help="Let the model end its answers; else all are of one length.")
@@ -65,9 +66,16 @@ def bench(
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Write everything measured to this file; - is stdout.")
     ] = None,
+    backend: options.Backend = None,
+    draft_backend: options.DraftBackend = None,
+    draft_precision: options.DraftPrecision = None,
+    strict: options.Strict = False,
     device: options.Device = None,
     dtype: options.Dtype = None,
     threads: options.Threads = None,
+    context: options.Context = None,
+    gpu_layers: options.GpuLayers = None,
+    trust_remote_code: options.TrustRemoteCode = False,
 ) -> None:
     """Measure plain decoding and drafters on the same prompts, in turns.
 
@@ -75,13 +83,28 @@ def bench(
     past its own end the model writes on, and the table says for how long.
     With --stop-at-end it does not.
     """
-    if context.invoked_subcommand:
+    if command.invoked_subcommand:
         return
     questions = read_questions(tasks, category or (), limit)
     if json_file and str(json_file) != "-":
         check_place(json_file, "--json")
-    make = partial(load, rule=rule, pace=pace, depth=depth, keep=0)
-    drafted = _engines(partial(make, device=device, dtype=dtype, threads=threads), model, draft or ["ngram"])
+    make = partial(
+        load,
+        rule=rule,
+        pace=pace,
+        depth=depth,
+        keep=0,
+        strict=strict,
+        backend=backend,
+        device=device,
+        dtype=dtype,
+        threads=threads,
+        context=context,
+        gpu_layers=gpu_layers,
+        trust_remote_code=trust_remote_code,
+    )
+    how = {"draft_backend": draft_backend, "draft_precision": draft_precision}
+    drafted = _engines(make, model, draft or ["ngram"], how)
     target, first = drafted[0].target, drafted[0]
     arms = {PLAIN: Engine(target, keep=0)} | {_name(engine): engine for engine in drafted}
     sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
@@ -93,6 +116,7 @@ def bench(
         "comparable": is_comparable(first, sampling),
         "pace": pace,
         "depth": depth,
+        "strict": strict,
         "max_tokens": max_tokens,
         "stop_at_end": stop_at_end,
         "temperature": temperature,
@@ -139,11 +163,14 @@ def plot(
         typer.echo(file)
 
 
-def _engines(make: partial[Engine], model: str, drafts: Sequence[str]) -> list[Engine]:
-    """One engine a draft, around one target."""
+def _engines(
+    make: partial[Engine], model: str, drafts: Sequence[str], how: Mapping[str, str | None]
+) -> list[Engine]:
+    """One engine a draft, around one target; `how` is for the drafts that are models."""
     engines: list[Engine] = []
     for draft in drafts:
-        engines.append(make(engines[0].target if engines else model, draft))
+        own = {} if draft in MODEL_FREE else how
+        engines.append(make(engines[0].target if engines else model, draft, **own))
         if engines[-1].drafter is None:
             raise OptionError("There is nothing to compare: the draft is none.", "Name one with --draft.")
     names = [_name(engine) for engine in engines]

@@ -12,11 +12,16 @@ import typer
 from rich.console import Console
 
 from redline import models
+from redline.bench import describe
 from redline.cli import options
 from redline.cli.render import legend, redlined
 from redline.core.errors import OptionError
+from redline.core.metrics import inexact_widths
+from redline.core.pace import choose_pace
+from redline.core.ports import Backend
 from redline.core.sampling import Sampling
 from redline.core.stop import Limits
+from redline.drafters import ModelDrafter
 from redline.engine import Engine, Result, trace
 from redline.engine import generate as write
 from redline.engine.files import check_place
@@ -29,8 +34,8 @@ def generate(
     model: options.Model = models.DEFAULT,
     draft: options.Draft = "ngram",
     rule: options.Rule = "matching",
-    pace: options.Pace = "fixed",
-    depth: options.Depth = 5,
+    pace: options.Pace = None,
+    depth: options.Depth = None,
     max_tokens: Annotated[int, typer.Option("--max-tokens", help="Tokens to write at most.")] = 256,
     temperature: options.Temperature = 0.0,
     top_k: options.TopK = 0,
@@ -52,9 +57,16 @@ def generate(
         Path | None, typer.Option("--trace", help="Write every step's record here.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")] = False,
+    backend: options.Backend = None,
+    draft_backend: options.DraftBackend = None,
+    draft_precision: options.DraftPrecision = None,
+    strict: options.Strict = False,
     device: options.Device = None,
     dtype: options.Dtype = None,
     threads: options.Threads = None,
+    context: options.Context = None,
+    gpu_layers: options.GpuLayers = None,
+    trust_remote_code: options.TrustRemoteCode = False,
 ) -> None:
     """Write on from a prompt; what comes out is what the model alone would have written."""
     text = read_prompt(prompt)
@@ -83,33 +95,39 @@ def generate(
         draft_sampling=None
         if draft_temperature is None
         else replace(sampling, temperature=draft_temperature),
+        draft_backend=draft_backend,
+        draft_precision=draft_precision,
+        strict=strict,
+        backend=backend,
         device=device,
         dtype=dtype,
         threads=threads,
+        context=context,
+        gpu_layers=gpu_layers,
+        trust_remote_code=trust_remote_code,
     )
+    pace, depth = choose_pace(pace, depth, engine.drafter)
     if check and not is_comparable(engine, sampling):
         raise OptionError(
             f"--check compares tokens, and the rule {rule} keeps only the law of sampled text.",
             "Use the rule matching, or temperature 0.",
         )
     notes = Console(stderr=True, highlight=False)
-    if not engine.target.traits.row_invariant:
-        notes.print(
-            f"note: in {engine.target.traits.dtype} on {engine.target.traits.device} the last bits of a row "
-            "depend on its pass; near-ties may fall otherwise than in plain decoding.",
-            soft_wrap=True,
-        )
     if not engine.rule.exact:
         notes.print(f"[bold red]The rule {rule} is lossy: this is not the law of the model's own text.[/]")
     tokens = to_tokens(engine, [{"role": "user", "content": text}] if chat else text)
     limits = Limits(max_tokens, tuple(stop or ()))
     result = _write(engine, tokens, sampling, limits, seed, show=not as_json, marks=marks)
+    inexact = inexact_widths(engine.target.traits, result.steps)
     about = {
         "model": engine.target.name,
         "draft": engine.drafter.name if engine.drafter else "none",
         "rule": rule,
         "exact": engine.rule.exact,
-        "bit_exact": is_comparable(engine, sampling) and engine.target.traits.row_invariant,
+        "bit_exact": is_comparable(engine, sampling) and not inexact,
+        "inexact_widths": inexact,
+        "strict": strict,
+        "backends": {"target": describe(engine.target), "draft": describe(draft_of(engine))},
         "pace": pace,
         "depth": depth,
         "max_tokens": max_tokens,
@@ -124,7 +142,14 @@ def generate(
     if as_json:
         typer.echo(json.dumps(_document(result, about, same), ensure_ascii=False))
     else:
-        notes.print(summary(result), style="dim", soft_wrap=True)
+        notes.print(f"{summary(result)}\n{running(engine)}", style="dim", markup=False, soft_wrap=True)
+    if inexact and is_comparable(engine, sampling):
+        widths = ", ".join(map(str, inexact))
+        notes.print(
+            f"note: passes of {widths} rows differ from single rows in their last bits here; near-ties may "
+            "fall otherwise than in plain decoding. --strict avoids such passes.",
+            soft_wrap=True,
+        )
     if trace_file:
         trace.write(trace_file, result.steps, {**about, "seed": result.seed, "prompt": tokens})
     if stopped:
@@ -132,6 +157,21 @@ def generate(
     if same is not None:
         notes.print(f"identical to plain decoding: {'yes' if same else 'no'}")
         raise typer.Exit(0 if same else 1)
+
+
+def running(engine: Engine) -> str:
+    """What runs where, and on how many threads, in one line."""
+    parts = []
+    for role, backend in (("target", engine.target), ("draft", draft_of(engine))):
+        if about := describe(backend):
+            threads = f", {about['threads']} threads" if about["threads"] else ""
+            parts.append(f"{role} {about['name']}: {about['engine']}, {about['dtype']}{threads}")
+    return " · ".join(parts)
+
+
+def draft_of(engine: Engine) -> Backend | None:
+    """The model that drafts, if one does."""
+    return engine.drafter.backend if isinstance(engine.drafter, ModelDrafter) else None
 
 
 def is_comparable(engine: Engine, sampling: Sampling) -> bool:

@@ -1,4 +1,4 @@
-"""`redline models`: list, pull, find and verify model files."""
+"""`redline models`: list, pull, convert, find and verify model files."""
 
 from __future__ import annotations
 
@@ -21,11 +21,13 @@ from rich.progress import (
 from rich.table import Table
 
 from redline import models
+from redline.backends.llamacpp.quantise import PRECISIONS
 from redline.core.errors import ModelError
 from redline.models import Model
+from redline.models import convert as conversion
 from redline.models.cache import HUB, is_whole, lookup, path_of
 
-app = typer.Typer(help="List, pull and verify model files.", no_args_is_help=True)
+app = typer.Typer(help="List, pull, convert and verify model files.", no_args_is_help=True)
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")]
 
@@ -65,6 +67,28 @@ def pull(
 
 
 @app.command()
+def convert(
+    name: Annotated[str, typer.Argument(help="A name from the list, or the path of a GGUF file.")],
+    to: Annotated[
+        list[str],
+        typer.Option("--to", metavar="PRECISION", help=f"{', '.join(PRECISIONS)}; may be repeated."),
+    ],
+    force: Annotated[bool, typer.Option("--force", help="Make the file again even when it is here.")] = False,
+) -> None:
+    """Write a model in other precisions into the cache, and print the paths.
+
+    llama.cpp's own quantiser does it. The new files have names: qwen2.5-coder-1.5b-q8_0, say.
+    """
+    wanted = [conversion.checked(each) for each in to]
+    for each in wanted:
+        try:
+            typer.echo(_convert_one(name, each, force))
+        except KeyboardInterrupt:
+            typer.echo(f"Stopped. Nothing is left of {name} as {each}.", err=True)
+            raise typer.Exit(130) from None
+
+
+@app.command()
 def path(name: Annotated[str, typer.Argument(help="A name from `redline models list`.")]) -> None:
     """Print where a model's file lies."""
     typer.echo(models.find(name))
@@ -96,10 +120,10 @@ def verify(
     if errors:
         for each in errors:
             typer.echo(each.message, err=True)
-        bad = " ".join(str(row["name"]) for row in rows if not row["ok"])
+        bad = [model for model, row in zip(chosen, rows, strict=True) if not row["ok"]]
         raise ModelError(
             f"{len(errors)} of {len(rows)} models are not as they should be.",
-            f"Get them again: `redline models pull --force {bad}`.",
+            f"Get them again: {_remedies(bad)}.",
         )
 
 
@@ -114,17 +138,44 @@ def pull_one(name: str, force: bool = False) -> Path:
             notes.print(f"{error.message} Getting it again.", soft_wrap=True)
             return pull_one(name, force=True)
         notes.print(f"{name} is already here ({model.size}), and its SHA-256 is right.")
-    elif name.startswith(HUB) or (model and model.source):
+    elif name.startswith(HUB) or (model and not model.parts):
         file = models.pull(name, force=force)  # the hub's library draws its own bar
     else:
-        with _bar(notes, name) as progress:
+        with _bar(notes, f"Pulling {name} ...", name) as progress:
             file = models.pull(name, force=force, progress=progress)
         notes.print(f"{name} is here and its SHA-256 is right.")
     return file
 
 
+def _convert_one(name: str, to: str, force: bool) -> Path:
+    """Make one precision of a model with a progress bar on stderr."""
+    notes = Console(stderr=True, highlight=False)
+    source = models.find(name)
+    here = conversion.at_hand(source, to)
+    if here == source:
+        notes.print(f"{name} is in {to} already: nothing to convert.", soft_wrap=True)
+        return source
+    if here and not force:
+        notes.print(f"{name} as {to} is already here, and {name} has not changed since.", soft_wrap=True)
+        return here
+    if conversion.adds_nothing(source, to):
+        notes.print(f"{to} takes more room than {name} does, and makes it no more exact.", soft_wrap=True)
+    with _bar(notes, f"Converting {name} to {to} ...", name) as progress:
+        file = conversion.convert(name, to, force=force, progress=progress)
+    notes.print(f"{file.stem} is here ({lookup(file.stem).size}); its SHA-256 is noted.", soft_wrap=True)
+    return file
+
+
+def _remedies(bad: list[Model]) -> str:
+    """The commands that get models again, all pulls in one."""
+    pulled = [model.name for model in bad if not model.origin]
+    commands = [f"redline models pull --force {' '.join(pulled)}"] * bool(pulled)
+    commands += [model.remedy for model in bad if model.origin]
+    return " and ".join(f"`{command}`" for command in commands)
+
+
 @contextmanager
-def _bar(console: Console, name: str) -> Iterator[models.Progress]:
+def _bar(console: Console, begins: str, name: str) -> Iterator[models.Progress]:
     """A progress bar on a terminal; elsewhere only a line that says what begins."""
     columns = (
         TextColumn("{task.description}"),
@@ -134,7 +185,7 @@ def _bar(console: Console, name: str) -> Iterator[models.Progress]:
         TimeRemainingColumn(),
     )
     if not console.is_terminal:
-        console.print(f"Pulling {name} ...")
+        console.print(begins, soft_wrap=True)
     with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
         task = bar.add_task(name, total=None)
 

@@ -6,13 +6,16 @@ from typing import Annotated
 
 import typer
 
-Model = Annotated[
-    str, typer.Option("--model", help="A known model, a .gguf file or a folder of safetensors.")
-]
+Model = Annotated[str, typer.Option("--model", help="A known model, a .gguf file or a model folder.")]
 Draft = Annotated[str, typer.Option("--draft", help="Who guesses: none, ngram, or a model by name or path.")]
 Rule = Annotated[str, typer.Option("--rule", help="How guesses are judged; see `redline explain rules`.")]
-Pace = Annotated[str, typer.Option("--pace", help="How much to guess; see `redline explain paces`.")]
-Depth = Annotated[int, typer.Option("--depth", help="Guesses a step; the pace starts from it.")]
+Pace = Annotated[
+    str | None,
+    typer.Option("--pace", help="How much to guess; see `redline explain paces`. By drafter when left out."),
+]
+Depth = Annotated[
+    int | None, typer.Option("--depth", help="Guesses a step; the pace starts from it, or from its own.")
+]
 Temperature = Annotated[float, typer.Option("--temperature", help="0 is greedy.")]
 TopK = Annotated[int, typer.Option("--top-k", help="Keep the k most probable tokens; 0 keeps all.")]
 TopP = Annotated[float, typer.Option("--top-p", help="Keep the nucleus of this mass; 1 keeps all.")]
@@ -26,8 +29,30 @@ Seed = Annotated[int | None, typer.Option("--seed", min=0, help="Repeats a run; 
 Chat = Annotated[
     bool, typer.Option("--chat/--raw", help="Put the prompt into the model's chat template, or not.")
 ]
+Backend = Annotated[
+    str | None,
+    typer.Option(
+        "--backend", help="native, llamacpp, transformers, or auto: the one measured to be fastest."
+    ),
+]
+DraftBackend = Annotated[
+    str | None, typer.Option("--draft-backend", help="The same for a draft model; llamacpp for a GGUF file.")
+]
+DraftPrecision = Annotated[
+    str | None,
+    typer.Option("--draft-precision", help="Convert a draft's GGUF file first, or `file`; small ones: q4_0."),
+]
+Strict = Annotated[
+    bool, typer.Option("--strict", help="Only passes with plain decoding's bits, however many it takes.")
+]
 Device = Annotated[str | None, typer.Option("--device", help="cpu or cuda; cuda where there is one.")]
 Dtype = Annotated[str | None, typer.Option("--dtype", help="float32, bfloat16 or float16.")]
-Threads = Annotated[
-    int | None, typer.Option("--threads", min=1, help="Threads of the target; all cores by default.")
+Threads = Annotated[int | None, typer.Option("--threads", min=1, help="CPU threads; one a core by default.")]
+Context = Annotated[int | None, typer.Option("--context", min=1, help="Fewer positions than the target has.")]
+GpuLayers = Annotated[
+    int | None,
+    typer.Option("--gpu-layers", min=0, help="llama.cpp: layers on a GPU; all where there is one."),
+]
+TrustRemoteCode = Annotated[
+    bool, typer.Option("--trust-remote-code", help="transformers: run code that comes with a model.")
 ]

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from redline.core.ports import Traits
 from redline.core.types import Step
 
 PARTS = ("draft", "target", "verify", "rewind", "other")
@@ -55,6 +56,12 @@ class Metrics:
     def to_json(self) -> dict[str, Any]:
         """Every number by the name it has in `DEFINITIONS`."""
         return {name: getattr(self, name) for name in DEFINITIONS}
+
+
+def inexact_widths(traits: Traits, steps: Iterable[Step]) -> list[int]:
+    """Rows of the passes over one text whose bits may not be those of one-row passes, ascending."""
+    widths = {1 + len(step.proposed) for step in steps if step.emitted}
+    return [] if traits.row_invariant else sorted(widths - set(traits.exact_widths))
 
 
 def fold(steps: Iterable[Step]) -> Metrics:

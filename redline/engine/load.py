@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Unpack
 
 from redline import backends, models
-from redline.core.errors import OptionError, UnknownName, unknown
-from redline.core.pace import find_pace
-from redline.core.ports import Backend, Drafter
+from redline.backends import Opening
+from redline.backends.strict import Strict
+from redline.core.errors import OptionError, RedlineError, UnknownName, unknown
+from redline.core.pace import DEPTHS, Whole, choose_pace, find_pace
+from redline.core.ports import Backend, Drafter, Pace
 from redline.core.sampling import Sampling
 from redline.core.verify import find_rule
 from redline.drafters import MODEL_FREE, ModelDrafter
@@ -17,51 +22,113 @@ from redline.engine.engine import Engine
 NONE = "none"
 """The name of no drafter at all."""
 
+_log = logging.getLogger("redline")
+
+_SMALL_BYTES = 1_000_000_000
+
 
 def load(
     model: str | Path | Backend,
     draft: str | Path | Backend | Drafter | None = None,
     *,
     rule: str = "matching",
-    pace: str = "fixed",
-    depth: int = 5,
+    pace: str | None = None,
+    depth: int | None = None,
     draft_sampling: Sampling | None = None,
-    device: str | None = None,
-    dtype: str | None = None,
-    threads: int | None = None,
+    draft_backend: str | None = None,
+    draft_precision: str | None = None,
+    strict: bool = False,
     keep: int = 1,
+    **how: Unpack[Opening],
 ) -> Engine:
     """An engine from names.
 
     Args:
-        model: A known model, a .gguf file, a folder of safetensors, or an open backend.
+        model: A known model, a .gguf file, a model folder, or an open backend.
         draft: "none", "ngram", a model in any of those forms, or a drafter.
         rule: How guesses are judged; see `redline explain rules`.
-        pace: How many guesses to make; see `redline explain paces`.
-        depth: Where the pace starts; 0 decodes plainly.
+        pace: How many guesses to make; see `redline explain paces`. When left out, confidence for a draft
+            model and fixed for the others.
+        depth: Where the pace starts; 0 decodes plainly. See `redline.core.pace.DEPTHS`.
         draft_sampling: How a draft model draws; as the target does when left out.
-        device, dtype, threads: For models opened here; chosen by the backend when left out.
-        keep: See `Engine`.
+        draft_backend: As `backend`, for a draft model.
+        draft_precision: What a draft model's GGUF file is converted to before it runs on llama.cpp, once,
+            into the cache; "file" for what it is. When left out, files up to 1 GB run in q4_0, which
+            has llama.cpp's fastest kernels: a draft's numbers change how often it is right, and no text.
+        strict: Use only passes that give a row the bits of a one-row pass; see `backends.strict`.
+        keep: See `Engine`. A strict target that is not row-invariant keeps none: what a cache was read in
+            would show.
+        **how: How to open the target; see `backends.Opening`. A draft takes what it can use of it, apart
+            from backend and context.
 
     Raises:
         RedlineError: A name, file or option is not good; says which and what to do.
     """
-    judge, make_pace = find_rule(rule), partial(find_pace(pace), depth)
-    make_pace()  # a depth that cannot be honoured shows itself before a model is loaded
-    open_model = partial(backends.open, device=device, dtype=dtype, threads=threads)
+    backends.check_names(how)
+    judge = find_rule(rule)
+    if pace is not None or depth is not None:  # what cannot be honoured shows itself before a model is loaded
+        find_pace(pace or "fixed")(DEPTHS[pace or "fixed"] if depth is None else depth)
     guess = _find_draft(draft, draft_sampling)
-    target = open_model(models.find(model)) if isinstance(model, str | Path) else model
-    opened = [] if target is model else [target]
+    opened: list[Backend] = []
     try:
+        target = model
+        if isinstance(target, str | Path):
+            target = backends.open(_find(target, how.get("backend")), **how)
+            opened.append(target)
+        if strict and not target.traits.row_invariant:
+            target = Strict(target)
         if isinstance(guess, Path):
-            guess = open_model(guess)
+            guess = _open_draft(guess, draft_backend, draft_precision, how)
             opened.append(guess)
+        elif draft_backend or draft_precision:
+            raise OptionError("There is no draft model to open.", "Leave draft backend and precision out.")
         drafter = ModelDrafter(guess, target, draft_sampling) if isinstance(guess, Backend) else guess
-        return Engine(target, drafter, rule=judge, pace=make_pace, keep=keep)
+        name, start = choose_pace(pace, depth, drafter)
+        make = partial(find_pace(name), start)
+        if isinstance(target, Strict):
+            make, keep = partial(_whole, make, target.widths[-1]), 0
+        return Engine(target, drafter, rule=judge, pace=make, keep=keep)
     except BaseException:
         for backend in opened:
             backend.close()
         raise
+
+
+def _whole(make: Callable[[], Pace], width: int) -> Pace:
+    return Whole(make(), width)
+
+
+def _find(model: str | Path, backend: str | None) -> str | Path:
+    """Where a model lies; a repository's name is left to transformers, which knows the hub."""
+    try:
+        return models.find(model)
+    except RedlineError:
+        if backend == "transformers" and isinstance(model, str) and model.count("/") == 1:
+            return model
+        raise
+
+
+def _open_draft(path: Path, backend: str | None, precision: str | None, how: Opening) -> Backend:
+    """A draft model, in a precision that drafts fast."""
+    from redline.backends.llamacpp import is_installed
+    from redline.models.convert import at_hand, converted
+
+    how = how.copy()
+    how["backend"] = backend
+    how.pop("context", None)  # a draft's own is as long as it can be
+    small = path.is_file() and path.stat().st_size <= _SMALL_BYTES
+    llama = path.is_file() and backend in (None, "llamacpp") and is_installed()
+    if precision not in (None, "file") and not llama:
+        raise OptionError(
+            f"Only a GGUF file on llama.cpp can be drafted with in {precision}.",
+            "Leave the draft precision out, or use a GGUF file and the backend llamacpp.",
+        )
+    if llama and precision != "file" and (precision or small):
+        precision = precision or "q4_0"
+        if at_hand(path, precision) is None:
+            _log.info("Converting %s to %s for drafting, once, into the cache.", path.name, precision)
+        path = converted(path, precision)
+    return backends.open(path, "draft", **how)
 
 
 def _find_draft(

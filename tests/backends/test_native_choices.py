@@ -163,7 +163,8 @@ def test_results_do_not_depend_on_the_number_of_threads(tiny):
     before, found = torch.get_num_threads(), []
     try:
         for threads in (1, 2, 3):
-            backend = backends.open(tiny("llama"), threads=threads)
+            torch.set_num_threads(threads)
+            backend = backends.open(tiny("llama"))
             cache = backend.open()
             backend.extend([Chunk(cache, [i % 250 for i in range(140)], "none")])
             found.append(backend.extend([Chunk(cache, [1, 2, 3])])[0])

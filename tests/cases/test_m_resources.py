@@ -76,7 +76,7 @@ def test_49_a_pace_that_learns_bounds_the_waste_of_bad_guesses():
 def test_50_a_depth_is_the_most_guesses_of_a_round():
     """The number of guesses asked for was not passed on. transformers #40739"""
     for depth in (0, 1, 3, 7):
-        engine = load(tiny(), twin(tiny, tiny()), depth=depth)
+        engine = load(tiny(), twin(tiny, tiny()), pace="fixed", depth=depth)
         steps = generate(engine, PROMPT, limits=Limits(40)).steps
         assert max(len(step.proposed) for step in steps) == depth
         assert [step.accepted for step in steps][1:-1] == [depth] * (len(steps) - 2)

@@ -42,7 +42,9 @@ class Ran:
 def redline(monkeypatch, capsys):
     """Run `redline ARGS` in this process."""
     monkeypatch.setattr(load.models, "find", lambda name: Path(name))
-    monkeypatch.setattr(load.backends, "open", lambda path, **options: toy_for(path), raising=False)
+    monkeypatch.setattr(
+        load.backends, "open", lambda path, role="target", **options: toy_for(path), raising=False
+    )
 
     def run(*args, stdin=b""):
         monkeypatch.setattr(sys, "argv", ["redline", *args])

@@ -31,10 +31,13 @@ def test_the_last_line_is_one_document(redline):
     assert (document["finish"], document["settings"]["max_tokens"]) == ("length", 20)
 
 
+MODEL = ("--draft", "another-model", "--pace", "fixed")  # a toy is never sure enough for confidence
+
+
 @pytest.mark.parametrize("sampling", [(), ("--temperature", "0.8", "--seed", "7", "--top-p", "0.9")])
-@pytest.mark.parametrize("draft", ["ngram", "another-model"])
+@pytest.mark.parametrize("draft", [("--draft", "ngram"), MODEL])
 def test_any_draft_writes_what_none_writes(redline, draft, sampling):
-    ran = [redline("generate", "--json", "--draft", name, *sampling, PROMPT) for name in (draft, "none")]
+    ran = [redline("generate", "--json", *way, *sampling, PROMPT) for way in (draft, ("--draft", "none"))]
     assert ran[0].document["tokens"] == ran[1].document["tokens"]
     assert ran[0].document["metrics"]["proposed"] > 0
     assert ran[1].document["metrics"]["acceptance"] is None
@@ -56,7 +59,7 @@ def test_text_goes_to_stdout_and_the_rest_to_stderr(redline):
 
 def test_marks_show_the_same_text_and_what_was_struck_out(redline):
     plain = redline("generate", "--marks", "--draft", "none", "--max-tokens", "30", PROMPT).out
-    marked = redline("generate", "--marks", "--draft", "another-model", "--max-tokens", "30", PROMPT).out
+    marked = redline("generate", "--marks", *MODEL, "--max-tokens", "30", PROMPT).out
     assert plain.startswith("kept guess  [-refused guess-]  {+correction+}  bonus  plain\n")
     body = marked.split("\n", 1)[1]
     assert "[-" in body
@@ -89,18 +92,27 @@ def test_check_refuses_to_compare_what_need_not_be_the_same(redline, rule):
         assert redline("generate", "--check", "--rule", rule, PROMPT).status == 0
 
 
-def test_a_backend_whose_rows_depend_on_their_pass_says_so(redline, monkeypatch):
+def test_a_backend_whose_rows_depend_on_their_pass_says_which_passes(redline, monkeypatch):
     real = load.backends.open
 
-    def loose(path, **options):
+    def loose(path, *role, **options):
         backend = real(path)
-        backend.traits = replace(backend.traits, row_invariant=False, dtype="bfloat16", device="cuda")
+        backend.traits = replace(
+            backend.traits, row_invariant=False, exact_widths=(1, 2), dtype="bfloat16", device="cuda"
+        )
         return backend
 
     monkeypatch.setattr(load.backends, "open", loose)
     ran = redline("generate", "--json", PROMPT)
-    assert "note: in bfloat16 on cuda" in ran.err
-    assert (ran.document["settings"]["exact"], ran.document["settings"]["bit_exact"]) == (True, False)
+    settings = ran.document["settings"]
+    assert (settings["exact"], settings["bit_exact"]) == (True, False)
+    assert settings["inexact_widths"]
+    assert not {1, 2} & set(settings["inexact_widths"])
+    assert f"passes of {', '.join(map(str, settings['inexact_widths']))} rows differ" in ran.err
+    assert settings["backends"]["target"]["dtype"] == "bfloat16"
+    strict = redline("generate", "--json", "--strict", PROMPT)
+    assert (strict.document["settings"]["bit_exact"], strict.document["settings"]["strict"]) == (True, True)
+    assert "rows differ" not in strict.err
 
 
 def test_stdin_chat_and_raw(redline):

@@ -3,7 +3,7 @@
 import pytest
 
 from redline.core.errors import OptionError, UnknownName
-from redline.core.pace import PACES, Confidence, Fixed, Streak, find_pace
+from redline.core.pace import DEPTHS, PACES, Confidence, Fixed, Streak, choose_pace, find_pace
 from redline.core.types import Budget, Step
 
 
@@ -68,3 +68,16 @@ def test_depths_that_mean_nothing_are_refused():
         with pytest.raises(OptionError, match=f"depth is {depth}") as error:
             make(depth)
         assert error.value.hint
+
+
+def test_a_pace_that_nobody_named_follows_the_drafter():
+    class Sure:
+        confident = True
+
+    assert choose_pace(None, None, None) == ("fixed", 5)
+    assert choose_pace(None, None, Sure()) == ("confidence", 12)
+    assert choose_pace(None, 3, Sure()) == ("confidence", 3)
+    assert choose_pace("streak", None, Sure()) == ("streak", 5)
+    assert DEPTHS.keys() == PACES.keys()
+    with pytest.raises(UnknownName, match="Did you mean fixed"):
+        choose_pace("fixd", None, None)

@@ -27,8 +27,8 @@ def opened(monkeypatch):
             raise UnknownName(f"There is no model named {name}.", "Known: big, small.")
         return PATHS[str(name)]
 
-    def open_(path, **options):
-        made.append((path, options))
+    def open_(path, role="target", **options):
+        made.append((path, role, options))
         return ToyBackend(seed=len(made))
 
     monkeypatch.setattr("redline.models.find", find)
@@ -36,21 +36,21 @@ def opened(monkeypatch):
     return made
 
 
-NOTHING = {"device": None, "dtype": None, "threads": None}
-
-
 def test_names_and_paths_are_found_and_opened(opened):
     for model in ("big", PATHS["big"]):
         engine = load(model)
         assert engine.drafter is None
         assert engine.rule.name == "matching"
-    assert opened == [(PATHS["big"], NOTHING)] * 2
+    assert opened == [(PATHS["big"], "target", {})] * 2
 
 
 def test_options_reach_every_model_that_is_opened(opened):
     how = {"device": "cpu", "dtype": "float32", "threads": 3}
-    engine = load("big", "small", **how)
-    assert opened == [(PATHS["big"], how), (PATHS["small"], how)]
+    engine = load("big", "small", **how, backend="native", context=50, draft_backend="llamacpp")
+    assert opened == [
+        (PATHS["big"], "target", {**how, "backend": "native", "context": 50}),
+        (PATHS["small"], "draft", {**how, "backend": "llamacpp"}),
+    ]
     assert isinstance(engine.drafter, ModelDrafter)
     assert engine.drafter.name == "toy-16-2"
 
@@ -71,7 +71,7 @@ def test_drafters_without_a_model_have_names(opened):
 
 
 def test_an_engine_from_names_writes(opened):
-    engine = load("big", "small", depth=2)
+    engine = load("big", "small", pace="fixed", depth=2)
     result = generate(engine, [1, 2], limits=Limits(9))
     assert len(result.tokens) == 9
     assert max(len(step.proposed) for step in result.steps) == 2
@@ -94,6 +94,9 @@ def test_depth_zero_decodes_plainly(opened):
         {"draft": "none", "draft_sampling": Sampling()},
         {"draft_sampling": Sampling()},
         {"keep": -1},
+        {"draft": "ngram", "draft_backend": "native"},
+        {"draft": "ngram", "draft_precision": "q4_0"},
+        {"draft": "small", "draft_precision": "q4_0"},  # which is no file here
     ],
     ids=str,
 )
@@ -142,3 +145,32 @@ def test_a_target_opened_for_nothing_is_closed(opened, monkeypatch):
     with pytest.raises(RedlineError):
         load("big", ToyBackend(tokenizer=ToyTokenizer([b"?"] * 16)))
     assert len(closed) == 1
+
+
+def test_a_small_gguf_draft_is_converted_unless_told_otherwise(opened, monkeypatch, tmp_path, caplog):
+    draft, large = tmp_path / "draft.gguf", tmp_path / "large.gguf"
+    for path, size in ((draft, 10), (large, 1_000_000_001)):
+        with path.open("wb") as file:
+            file.truncate(size)
+    monkeypatch.setattr("redline.models.find", lambda name: Path(name))
+    monkeypatch.setattr(
+        "redline.models.convert.converted", lambda path, to: path.with_name(f"{path.stem}-{to}.gguf")
+    )
+    monkeypatch.setattr("redline.models.convert.at_hand", lambda path, to: None)
+    monkeypatch.setattr("redline.backends.llamacpp.is_installed", lambda: True)
+
+    def drafted(path, **options):
+        opened.clear()
+        load(ToyBackend(), path, **options)
+        return opened[0][0].name
+
+    with caplog.at_level("INFO", "redline"):
+        assert drafted(draft) == "draft-q4_0.gguf"
+    assert "Converting draft.gguf to q4_0 for drafting, once" in caplog.text
+    assert drafted(draft, draft_precision="file") == "draft.gguf"
+    assert drafted(draft, draft_precision="q8_0") == "draft-q8_0.gguf"
+    assert drafted(draft, draft_backend="native") == "draft.gguf"
+    assert drafted(large) == "large.gguf"
+    assert drafted(large, draft_precision="q4_0") == "large-q4_0.gguf"
+    monkeypatch.setattr("redline.backends.llamacpp.is_installed", lambda: False)
+    assert drafted(draft) == "draft.gguf"

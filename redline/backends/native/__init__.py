@@ -11,7 +11,6 @@ Beside other busy processes fewer threads are much faster, since threads wait fo
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import torch
@@ -36,7 +35,7 @@ def load(
     context: int | None = None,
 ) -> NativeBackend:
     """Load a GGUF file or a folder of safetensors; see `redline.backends.open`."""
-    set_threads(threads, most=4 * (os.cpu_count() or 1))
+    set_threads(threads)
     place = find_device(device)
     kind = find_dtype(dtype, place)
     if path.is_dir():

@@ -6,10 +6,14 @@ from redline.core.errors import unknown
 from redline.core.pace.confidence import Confidence
 from redline.core.pace.fixed import Fixed
 from redline.core.pace.streak import Streak
-from redline.core.ports import Pace
+from redline.core.pace.whole import Whole
+from redline.core.ports import Drafter, Pace
 
 PACES: dict[str, Callable[[int], Pace]] = {"fixed": Fixed, "streak": Streak, "confidence": Confidence}
 """Name to maker; every maker takes the depth to start from."""
+
+DEPTHS = {"fixed": 5, "streak": 5, "confidence": 12}
+"""Where each starts unless told otherwise; a drafter that stops by itself may be let run."""
 
 
 def find_pace(name: str) -> Callable[[int], Pace]:
@@ -23,4 +27,16 @@ def find_pace(name: str) -> Callable[[int], Pace]:
     return PACES[name]
 
 
-__all__ = ["PACES", "Confidence", "Fixed", "Streak", "find_pace"]
+def choose_pace(name: str | None, depth: int | None, drafter: Drafter | None) -> tuple[str, int]:
+    """Name and depth, where either may be left out: a drafter that knows its own doubt is stopped by it.
+
+    Raises:
+        UnknownName: No pace is called so.
+    """
+    if name is None:
+        name = "confidence" if drafter and drafter.confident else "fixed"
+    find_pace(name)
+    return name, DEPTHS[name] if depth is None else depth
+
+
+__all__ = ["DEPTHS", "PACES", "Confidence", "Fixed", "Streak", "Whole", "choose_pace", "find_pace"]
