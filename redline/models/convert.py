@@ -39,7 +39,7 @@ def convert(name: str, to: str, *, force: bool = False, progress: Progress | Non
         ModelError: There is no such file, it cannot be converted, or there is no room for it.
         OptionError: llama.cpp is not installed, or the name of the new file is taken.
     """
-    to, path = _checked(to), find(name)
+    to, path = checked(to), find(name)
     here = None if force else at_hand(path, to)
     return here or _make(path, to, force, progress or ignore)
 
@@ -60,13 +60,13 @@ def converted(path: Path, to: str, *, progress: Progress | None = None) -> Path:
         ModelError: There is no such file, it cannot be converted, or there is no room for it.
         OptionError: llama.cpp is not installed, or the name of the new file is taken.
     """
-    to = _checked(to)
+    to = checked(to)
     return at_hand(path, to) or _make(path, to, False, progress or ignore)
 
 
 def at_hand(path: Path, to: str) -> Path | None:
     """What `converted` would return, when it has nothing to make; else None."""
-    to = _checked(to)
+    to = checked(to)
     _check_file(path)
     name, origin = _target(path, to)
     if _is_current(name, origin):
@@ -77,7 +77,17 @@ def at_hand(path: Path, to: str) -> Path | None:
 def adds_nothing(path: Path, to: str) -> bool:
     """Whether a file would only grow in a precision: what it has rounded away does not come back."""
     file = gguf_file.read(path)
-    return quantise.estimate(file, _checked(to)) > path.stat().st_size
+    return quantise.estimate(file, checked(to)) > path.stat().st_size
+
+
+def checked(to: str) -> str:
+    """The name of a precision as we write it.
+
+    Raises:
+        UnknownName: No such precision.
+    """
+    quantise.precision(to.lower())
+    return to.lower()
 
 
 def _make(path: Path, to: str, force: bool, report: Progress) -> Path:
@@ -169,8 +179,3 @@ def _check_file(path: Path) -> None:
         )
     if not path.exists():
         raise ModelError(f"There is no file at {path}.", "See `redline models list` for names.")
-
-
-def _checked(to: str) -> str:
-    quantise.precision(to.lower())
-    return to.lower()
