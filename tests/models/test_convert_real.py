@@ -32,7 +32,7 @@ def test_q8_0_is_close_and_llamacpp_reads_it(smollm2_path, cache):
         assert np.linalg.norm(old - new) < 0.01 * np.linalg.norm(old)
     tops = []
     for file in (smollm2_path, path):
-        backend = llamacpp.load(file, context=64, exact=False)
+        backend = llamacpp.load(file, context=64, threads=1, exact=False)
         try:
             text = backend.tokenizer.encode("The capital of France is")
             tops.append((text, backend.extend([Chunk(backend.open(), text)])[0][-1].argmax()))
