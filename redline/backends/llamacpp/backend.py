@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from weakref import WeakSet
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,13 +14,14 @@ from redline.backends.llamacpp import trial
 from redline.backends.llamacpp.cache import LlamaCache
 from redline.backends.llamacpp.library import library
 from redline.backends.llamacpp.memory import Entry, Memory, Shape, rounded
-from redline.backends.llamacpp.model import Model
+from redline.backends.llamacpp.model import Model, check_room
 from redline.core.errors import OptionError, RedlineError
 from redline.core.ports import Chunk, Tokenizer, Traits
 
 _CELLS = 256  # to begin with; a memory grows to twice its size at a time
 _SEQUENCES = 32  # to begin with where texts share a memory
-_IDLE = 4  # memories of texts that have ended, kept since making one takes up to 0.1 s
+_IDLE = 4  # memories of texts that have ended, kept since making one takes up to 0.1 s,
+_IDLE_CELLS = 2048  # but not large ones
 
 
 class LlamaBackend:
@@ -52,19 +54,22 @@ class LlamaBackend:
         exact: bool = True,
     ) -> None:
         self.name, self.tokenizer = name, tokenizer
-        # The state of a sliding window's cache cannot be moved whole, so there the memory never grows.
-        cells = rounded(context if model.window else min(_CELLS, context))
-        shape = Shape(cells, _SEQUENCES if shared else 1, False, threads)
-        rollback = trial.rollback(model, shape)
-        if shared and rollback != "truncate":
+        own = 2 if model.window else 1  # see `Memory.take`
+        shape = Shape(rounded(min(_CELLS, context)), _SEQUENCES if shared else own, False, threads)
+        recall = trial.recall(model, shape)
+        if shared and recall.rollback != "truncate":
             raise OptionError(f"{name} cannot keep one line of a tree.", "Open it without shared memory.")
+        if shared and model.window:  # a pass over one text takes cells that another may come back to
+            raise OptionError(
+                f"{name} has a sliding window, so texts share no memory.", "Open it without shared memory."
+            )
         found = trial.NOTHING
         if exact and not shared and model.device == "cpu":
             found = trial.steadiness(model, shape)
         self.traits = Traits(
             vocab_size=model.vocab_size,
             context=context,
-            rollback=rollback,
+            rollback=recall.rollback,
             trees=shared,
             row_invariant=found.invariant,
             exact_widths=found.widths,
@@ -73,22 +78,26 @@ class LlamaBackend:
             threads=threads,
         )
         self._model, self._shape = model, replace(shape, steady=found.steady)
-        self._caches: list[LlamaCache] = []
-        self._memories: list[Memory] = []  # all of them
-        self._idle: list[Memory] = []  # those of no text; never one that is shared
-        self._free = list(range(shape.sequences))  # sequences of the one that is
+        self._cell_bytes = recall.cell_bytes if model.device == "cpu" else 0
+        # Weak, so that a cache that is dropped without being closed takes its memory with it.
+        self._caches: WeakSet[LlamaCache] = WeakSet()
+        self._memories: WeakSet[Memory] = WeakSet()
+        self._idle: list[Memory] = []  # those of no text
+        self._shared: Memory | None = None
+        self._free = list(range(shape.sequences))  # sequences of the one that is shared
+        self._dropped: list[int] = []  # and those of texts that were dropped without being closed
         self._closed = False
         if shared:
-            self._make(self._shape)
+            self._shared = self._make(self._shape)
 
     def open(self) -> LlamaCache:
         self._check_open()
-        if self.traits.trees:
-            self._provide(1)
-            cache = LlamaCache(self, self._memories[0], self._free.pop(0))
+        if self._shared:
+            cache = LlamaCache(self, self._provide(self._shared, 1), self._free.pop(0))
+            cache.on_drop(self._dropped)
         else:
             cache = LlamaCache(self, self._idle.pop() if self._idle else self._make(self._shape), 0)
-        self._caches.append(cache)
+        self._caches.add(cache)
         return cache
 
     def extend(self, chunks: Sequence[Chunk]) -> list[NDArray[np.float32]]:
@@ -105,33 +114,31 @@ class LlamaBackend:
                 passes.setdefault(cache.memory, []).extend(new)
             rows = [memory.decode(entries) for memory, entries in passes.items()]
         except BaseException:
-            for cache in caches:  # what a broken pass has left behind is no part of any text
-                self.give_back(cache.drop_lines())
-                cache.memory.cut(cache.sequence, cache.length)
+            for cache in caches:
+                cache.undo()
             raise
         for cache, growth in zip(caches, growths, strict=True):
             cache.commit(growth)
-        return np.split(rows[0], np.cumsum(counts)[:-1]) if self.traits.trees and rows else rows
+        return np.split(rows[0], np.cumsum(counts)[:-1]) if self._shared and rows else rows
 
     def close(self) -> None:
         for cache in list(self._caches):
             cache.close()
-        for memory in self._memories:
+        for memory in list(self._memories):
             memory.close()
-        self._memories, self._idle, self._closed = [], [], True
+        self._idle, self._shared, self._closed = [], None, True
         self._model.close()
 
     def release(self, cache: LlamaCache) -> None:
         """Take back what a cache held that is being closed."""
         cache.memory.cut(cache.sequence, 0)
         self.give_back(cache.drop_lines())
-        self._caches.remove(cache)
-        if self.traits.trees:
+        self._caches.discard(cache)
+        if self._shared:
             self.give_back([cache.sequence])
-        elif len(self._idle) < _IDLE:
+        elif len(self._idle) < _IDLE and cache.memory.shape.cells <= _IDLE_CELLS:
             self._idle.append(cache.memory)
         else:
-            self._memories.remove(cache.memory)
             cache.memory.close()
 
     def give_back(self, sequences: Sequence[int]) -> None:
@@ -141,40 +148,47 @@ class LlamaBackend:
     def _check_open(self) -> None:
         if self._closed:
             raise ValueError(f"{self.name} is closed.")
+        while self._dropped and self._shared:
+            sequence = self._dropped.pop()
+            self._shared.cut(sequence, 0)
+            self._free.append(sequence)
 
-    def _make(self, shape: Shape) -> Memory:
-        self._memories.append(Memory(self._model, shape))
-        return self._memories[-1]
+    def _make(self, shape: Shape, beside: int = 0) -> Memory:
+        """A memory, beside that many cells that are in use meanwhile."""
+        check_room(f"A text of {shape.cells} tokens needs", (shape.cells + beside) * self._cell_bytes)
+        memory = Memory(self._model, shape)
+        self._memories.add(memory)
+        return memory
 
-    def _provide(self, count: int) -> None:
-        """Have so many free sequences in the shared memory.
+    def _provide(self, shared: Memory, count: int) -> Memory:
+        """The shared memory, with so many free sequences.
 
         Raises:
             RedlineError: llama.cpp cannot tell so many apart.
         """
-        memory, most = self._memories[0], int(library().llama_max_parallel_sequences())
-        have = memory.shape.sequences
+        have, most = shared.shape.sequences, int(library().llama_max_parallel_sequences())
         want = have + count - len(self._free)
         if want > most:
             raise RedlineError(
                 f"llama.cpp tells {most} texts apart, and {want} are needed.", "Run fewer texts at once."
             )
-        if want > have:
-            grown = replace(memory.shape, sequences=min(most, max(want, 2 * have)))
-            self._move(memory, grown)
-            self._free += range(have, grown.sequences)
+        if want <= have:
+            return shared
+        grown = self._move(shared, replace(shared.shape, sequences=min(most, max(want, 2 * have))))
+        self._free += range(have, grown.shape.sequences)
+        return grown
 
     def _reserve(self, caches: Sequence[LlamaCache], growths: Sequence[Growth]) -> None:
         """Make room for what a pass adds."""
         if any(cache.parents for cache in caches):
             raise ValueError("A cache still holds a tree; rewind it to one line first.")
-        if not self.traits.trees:
+        if self._shared is None:
             for cache, growth in zip(caches, growths, strict=True):
                 self._enlarge(cache.memory, cache.length + len(growth.positions), self.traits.context)
             return
-        self._provide(sum(_leaves(cache, growth) for cache, growth in zip(caches, growths, strict=True)))
+        leaves = sum(_leaves(cache, growth) for cache, growth in zip(caches, growths, strict=True))
         need = sum(cache.length for cache in self._caches) + sum(len(growth.positions) for growth in growths)
-        self._enlarge(self._memories[0], need, 2 * need)
+        self._enlarge(self._provide(self._shared, leaves), need, 2 * need)
 
     def _enlarge(self, memory: Memory, need: int, most: int) -> None:
         """Give a memory the cells it needs, and twice as many as it had where that is not too many."""
@@ -182,23 +196,23 @@ class LlamaBackend:
             cells = rounded(max(need, min(2 * memory.shape.cells, most)))
             self._move(memory, replace(memory.shape, cells=cells))
 
-    def _move(self, old: Memory, shape: Shape) -> None:
+    def _move(self, old: Memory, shape: Shape) -> Memory:
         """Move the texts of a memory into one of another shape."""
         texts = [cache for cache in self._caches if cache.memory is old]
         if any(cache.parents for cache in texts):
             raise ValueError("A cache still holds a tree; rewind it to one line first.")
-        new = Memory(self._model, shape)
+        new = self._make(shape, beside=old.shape.cells)
         try:
-            for cache in texts:
-                if cache.length:
-                    new.restore(cache.sequence, old.save(cache.sequence))
+            new.take(old)
         except BaseException:
             new.close()
             raise
         for cache in texts:
             cache.memory = new
-        self._memories[self._memories.index(old)] = new
+        if old is self._shared:
+            self._shared = new
         old.close()
+        return new
 
 
 def _leaves(cache: LlamaCache, growth: Growth) -> int:

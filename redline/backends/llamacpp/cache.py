@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from redline.backends.chunks import Growth, Slots
 from redline.backends.llamacpp.memory import Entry, Memory
-from redline.core.errors import RewindError
+from redline.core.errors import ModelError, RewindError
 from redline.core.ports import Chunk
 
 if TYPE_CHECKING:
@@ -31,18 +32,39 @@ class LlamaCache(Slots):
         self.memory, self.sequence = memory, sequence
         self.lines: list[tuple[int, list[int]]] = []
         self._owner = backend
-        self._snapshot: Any = None  # the state before the last chunk, where it cannot be cut
-        self._tokens: list[int] = []  # that chunk, to come back from the snapshot
+        self._drop: weakref.finalize[..., LlamaCache] | None = None
+        # Where a memory cannot be cut: the states before the last chunk and before the one being read,
+        # and these chunks, to come back from a state.
+        self._before: Any = None
+        self._now: Any = None
+        self._tokens: list[int] = []
+        self._reading: list[int] = []
+
+    def on_drop(self, dropped: list[int]) -> None:
+        """Leave the sequences in `dropped` if nobody refers to this cache any more and nobody closed it."""
+        self._drop = weakref.finalize(self, _leave, dropped, self.sequence, self.lines)
+        self._drop.atexit = False
 
     def entries(self, chunk: Chunk, growth: Growth, free: list[int]) -> list[Entry]:
         """A chunk as llama.cpp reads it; the leaves of a tree take sequences from `free`."""
         count = len(chunk.tokens)
         if self.backend.traits.rollback == "snapshot":
-            self._snapshot, self._tokens = self.memory.save(self.sequence, partial=True), list(chunk.tokens)
+            self._now = self.memory.save(self.sequence, partial=True, into=self._now)
+            self._reading = list(chunk.tokens)
         owners = [[self.sequence]] * count if growth.parents is None else self._branch(growth.parents, free)
         wanted = {"all": range(count), "last": range(count - 1, count), "none": range(0)}[chunk.rows]
         places = zip(chunk.tokens, growth.positions, owners, strict=True)
         return [Entry(token, at, who, i in wanted) for i, (token, at, who) in enumerate(places)]
+
+    def commit(self, growth: Growth) -> None:
+        super().commit(growth)
+        self._before, self._now, self._tokens = self._now, self._before, self._reading
+
+    def undo(self) -> None:
+        """Forget what a broken pass has left behind; where that cannot be done, the cache closes."""
+        self._owner.give_back(self.drop_lines())
+        if not self.memory.back(self.sequence, self.length, self._now):
+            self.close()
 
     def keep(self, length: int, path: Sequence[int]) -> None:
         if self.parents:
@@ -60,6 +82,8 @@ class LlamaCache(Slots):
 
     def close(self) -> None:
         if not self.closed:
+            if self._drop:
+                self._drop.detach()
             self._owner.release(self)
         super().close()
 
@@ -94,7 +118,17 @@ class LlamaCache(Slots):
     def _come_back(self, length: int) -> None:
         """Restore the state before the last chunk and read again what is kept of it."""
         start = self.chunk_start
-        self.memory.restore(self.sequence, self._snapshot, partial=True)
-        self.memory.cut(self.sequence, start)
         kept = enumerate(self._tokens[: length - start], start)
-        self.memory.decode([Entry(token, at, [self.sequence], False) for at, token in kept])
+        try:
+            if not self.memory.back(self.sequence, start, self._before):
+                raise ModelError(
+                    "llama.cpp does not come back to a saved state.", "Report this with --debug."
+                )
+            self.memory.decode([Entry(token, at, [self.sequence], False) for at, token in kept])
+        except BaseException:  # half a state is worse than none
+            self.close()
+            raise
+
+
+def _leave(dropped: list[int], sequence: int, lines: list[tuple[int, list[int]]]) -> None:
+    dropped += [sequence, *(line for line, _ in lines)]

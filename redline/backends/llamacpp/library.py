@@ -30,11 +30,11 @@ def library() -> ModuleType:
     """
     try:
         import llama_cpp
-    except ImportError:
-        raise OptionError("llama.cpp is not installed here.", f"Install it: {INSTALL}") from None
-    except (OSError, RuntimeError) as error:  # its shared library does not load
-        raise OptionError(
-            f"The installed llama-cpp-python does not load: {error}.",
+    except (ImportError, OSError, RuntimeError, AttributeError) as error:
+        if isinstance(error, ModuleNotFoundError) and error.name == "llama_cpp":
+            raise OptionError("llama.cpp is not installed here.", f"Install it: {INSTALL}") from None
+        raise OptionError(  # its shared library or a package that it needs
+            f"The installed llama-cpp-python does not load: {str(error).rstrip('.')}.",
             "Build it again: pip install --force-reinstall --no-cache-dir llama-cpp-python",
         ) from error
     _callbacks.append(llama_cpp.llama_log_callback(_take))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -57,10 +58,10 @@ class Entry:
 
 
 class Memory:
-    """One llama.cpp context.
+    """One llama.cpp context, until `close` or until nobody refers to it any more.
 
     Raises:
-        ModelError: There is no memory for it.
+        ModelError: There is no memory for it, or the model keeps none of what it has read.
     """
 
     def __init__(self, model: Model, shape: Shape) -> None:
@@ -84,8 +85,17 @@ class Memory:
                 f"llama.cpp has no memory for {params.n_ctx} tokens: {said()}.",
                 "Ask for a shorter context with --context, or close other programs.",
             )
-        self._memory: Any = lib.llama_get_memory(self.handle)
         self._batch: Any = lib.llama_batch_init(BATCH, 0, shape.sequences)
+        # The model is an argument so that it outlives its contexts, whatever order they are collected in.
+        self._end = weakref.finalize(self, _free, self.handle, self._batch, model)
+        self._end.atexit = False  # a thread may still be in the middle of a pass
+        self._memory: Any = lib.llama_get_memory(self.handle)
+        if not self._memory:
+            self.close()
+            raise ModelError(
+                "llama.cpp keeps no memory of what this model has read, so it cannot write on from a text.",
+                "Use a causal language model.",
+            )
 
     def decode(self, entries: Sequence[Entry]) -> NDArray[np.float32]:
         """Read tokens.
@@ -123,11 +133,18 @@ class Memory:
         """Let the cells of a sequence belong to another one too."""
         library().llama_memory_seq_cp(self._memory, source, target, -1, -1)
 
-    def save(self, sequence: int, partial: bool = False) -> Any:
-        """The state of a sequence; `partial`: only what cannot be cut (a recurrent state)."""
+    def save(self, sequence: int, partial: bool = False, into: Any = None) -> Any:
+        """The state of a sequence.
+
+        Args:
+            sequence: Which.
+            partial: Only what cannot be cut: a recurrent state.
+            into: An older state that is of no use any more; its memory is taken where the size fits.
+        """
         lib, flags = library(), _PARTIAL if partial else 0
+        forget_errors()
         size = lib.llama_state_seq_get_size_ext(self.handle, sequence, flags)
-        state = as_bytes(size)
+        state = into if into is not None and len(into) == size else as_bytes(size)
         if lib.llama_state_seq_get_data_ext(self.handle, state, size, sequence, flags) != size:
             raise ModelError(f"llama.cpp cannot save a text: {said()}.", "Report this with --debug.")
         return state
@@ -135,15 +152,54 @@ class Memory:
     def restore(self, sequence: int, state: Any, partial: bool = False) -> None:
         """Make a sequence what `save` saw."""
         flags = _PARTIAL if partial else 0
+        forget_errors()
         read = library().llama_state_seq_set_data_ext(self.handle, state, len(state), sequence, flags)
         if read != len(state):
             raise ModelError(f"llama.cpp cannot restore a text: {said()}.", "Report this with --debug.")
 
+    def back(self, sequence: int, position: int, state: Any) -> bool:
+        """Forget a sequence's tokens from a position on, if need be by its state there.
+
+        Args:
+            sequence: Which.
+            position: What `save(sequence, partial=True)` saw the end of.
+            state: What it gave.
+
+        Returns:
+            Whether that worked; else the sequence is in an unknown state.
+        """
+        if self.cut(sequence, position):
+            return True
+        if state is None:
+            return False
+        self.restore(sequence, state, partial=True)
+        return self.cut(sequence, position)
+
+    def take(self, other: Memory) -> None:
+        """Become what another memory is, with all of its sequences.
+
+        The state of a single sequence would lack the cells that a sliding window has left behind, and a
+        rewind may need them. They also need a guard here: llama.cpp looks for free cells from the first one
+        on, and takes those out of the window that belong to one sequence only. So all belong to a second
+        one as well until it has found the end of the text. Behind that it goes on cell by cell.
+        """
+        lib = library()
+        forget_errors()
+        size = lib.llama_state_get_size(other.handle)
+        state = as_bytes(size)
+        if lib.llama_state_get_data(other.handle, state, size) != size:
+            raise ModelError(f"llama.cpp cannot save its texts: {said()}.", "Report this with --debug.")
+        if lib.llama_state_set_data(self.handle, state, size) != size:
+            raise ModelError(f"llama.cpp cannot restore its texts: {said()}.", "Report this with --debug.")
+        length = lib.llama_memory_seq_pos_max(self._memory, 0) + 1
+        if self.model.window and length:
+            self.share(0, 1)
+            self.decode([Entry(0, length, (1,), False)])
+            self.cut(1, 0)
+
     def close(self) -> None:
-        if self.handle:
-            library().llama_batch_free(self._batch)
-            library().llama_free(self.handle)
-            self.handle = None
+        self._end()
+        self.handle = None
 
     def _fill(self, entries: Iterable[Entry]) -> None:
         batch = self._batch
@@ -153,6 +209,11 @@ class Memory:
             for j, sequence in enumerate(entry.sequences):
                 batch.seq_id[i][j] = sequence
             batch.n_tokens = i + 1
+
+
+def _free(handle: Any, batch: Any, _: Model) -> None:
+    library().llama_batch_free(batch)
+    library().llama_free(handle)
 
 
 def _meaning(code: int) -> str:

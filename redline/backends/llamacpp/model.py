@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
+import weakref
+from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +15,12 @@ from redline.backends.llamacpp.library import forget_errors, library, said
 from redline.core.errors import ContextError, ModelError, OptionError
 
 _SPARE = 1.05  # weights, and a little for everything else
+_MOST_LAYERS = 512  # LLAMA_MAX_LAYERS
+_AGAIN = "Download or convert the model again."
 
 
 class Model:
-    """Weights, until `close`.
+    """Weights, until `close` or until nobody refers to them any more.
 
     Args:
         file: The GGUF file, whose header has been read: that finds what is no GGUF or cut short.
@@ -44,6 +49,7 @@ class Model:
                 "Leave --gpu-layers out, or build llama-cpp-python for the GPU, with "
                 "CMAKE_ARGS=-DGGML_CUDA=on for one.",
             )
+        check_file(file)
         check_memory(file.path)
         params = lib.llama_model_default_params()
         params.n_gpu_layers = (-1 if offload else 0) if gpu_layers is None else gpu_layers
@@ -54,7 +60,10 @@ class Model:
                 f"llama.cpp cannot load {file.path.name}: {said()}.",
                 "Update llama-cpp-python if the architecture is new, or convert the model again.",
             )
-        if not lib.llama_model_has_decoder(self.handle) or lib.llama_model_has_encoder(self.handle):
+        self._end = weakref.finalize(self, lib.llama_model_free, self.handle)
+        self._end.atexit = False  # a thread may still be in the middle of a pass
+        writes = lib.llama_model_has_decoder(self.handle) and not lib.llama_model_has_encoder(self.handle)
+        if not writes or lib.llama_model_is_diffusion(self.handle):
             self.close()
             raise ModelError(
                 f"{file.path.name} is not a model that writes on from a text.", "Use a causal language model."
@@ -83,34 +92,89 @@ class Model:
         return asked
 
     def close(self) -> None:
-        if self.handle:
-            library().llama_model_free(self.handle)
-            self.handle = None
+        self._end()
+        self.handle = None
+
+
+def check_file(file: GGUFFile) -> None:
+    """Refuse what llama.cpp answers by ending the process, or by rows that know what follows them.
+
+    Raises:
+        ModelError: The vocabulary is missing or broken, or the model reads in both directions.
+    """
+    name, meta = file.path.name, file.metadata
+    tokens = meta.get("tokenizer.ggml.tokens")
+    if not isinstance(tokens, list) or not tokens or meta.get("tokenizer.ggml.model") in ("none", "no_vocab"):
+        raise ModelError(f"{name} has no vocabulary.", _AGAIN)
+    if len(set(tokens)) < len(tokens) - max(0, tokens.count("") - 1):
+        raise ModelError(f"{name} has the same token twice in its vocabulary.", _AGAIN)
+    for part in ("token_type", "scores"):
+        count = len(meta.get(f"tokenizer.ggml.{part}") or tokens)
+        if count != len(tokens):
+            raise ModelError(f"{name} has {len(tokens)} tokens, and {count} entries in {part}.", _AGAIN)
+    arch = meta.get("general.architecture")
+    if not 0 < meta.get(f"{arch}.block_count", 1) <= _MOST_LAYERS:
+        raise ModelError(f"{name} says that it has {meta[f'{arch}.block_count']} layers.", _AGAIN)
+    if meta.get(f"{arch}.attention.causal") is False:
+        raise ModelError(
+            f"{name} reads texts in both directions, so it cannot write on from one.",
+            "Use a causal language model.",
+        )
 
 
 def check_memory(path: Path) -> None:
     """Refuse a model that the machine cannot hold, before it begins to swap.
 
     Raises:
-        ModelError: The file is larger than the memory that is free.
+        ModelError: Its files are larger than the memory that is free.
     """
-    need, free = int(path.stat().st_size * _SPARE), free_memory()
+    numbered = re.fullmatch(r"(.*-)00001(-of-\d{5}\.gguf)", path.name)
+    parts = path.parent.glob(f"{escape(numbered[1])}*{numbered[2]}") if numbered else [path]
+    check_room(f"{path.name} needs", sum(part.stat().st_size for part in parts) * _SPARE)
+
+
+def check_room(what: str, need: float) -> None:
+    """Refuse to take more memory than there is: the system would end the process, or swap for ever.
+
+    Args:
+        what: The beginning of the sentence that says so.
+        need: Bytes.
+
+    Raises:
+        ModelError: So much is not free.
+    """
+    free = free_memory()
     if free is not None and need > free:
         raise ModelError(
-            f"{path.name} needs {need / 1e9:.1f} GB of memory, and {free / 1e9:.1f} GB are free.",
-            "Close other programs, or use a smaller model or precision.",
+            f"{what} {_size(need)} of memory, and {_size(free)} are free.",
+            "Close other programs, ask for a shorter context, or use a smaller model or precision.",
         )
 
 
 def free_memory() -> int | None:
     """Bytes of memory that a program could take without swapping; None where nobody says."""
+    found = []
+    for line in _lines("/proc/meminfo"):
+        if line.startswith("MemAvailable:"):
+            found.append(int(line.split()[1]) * 1024)
+    limit, used = (_lines(f"/sys/fs/cgroup/memory.{name}") for name in ("max", "current"))
+    if limit and used and limit[0].isdigit():  # of a container; without one it is "max"
+        cached = [
+            int(line.split()[1]) for line in _lines("/sys/fs/cgroup/memory.stat") if "file " in line[:9]
+        ]
+        found.append(int(limit[0]) - int(used[0]) + sum(cached))
+    return min(found, default=None)
+
+
+def _lines(path: str) -> list[str]:
     try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except (OSError, ValueError):
-        pass
-    return None
+        return Path(path).read_text().splitlines()
+    except OSError:
+        return []
+
+
+def _size(count: float) -> str:
+    return f"{count / 1e9:.1f} GB" if count >= 5e7 else f"{count / 1e6:.1f} MB"
 
 
 def _short(name: str) -> str:

@@ -33,6 +33,8 @@ class _Core:
         self._model = model
 
     def encode(self, text: str, add_special_tokens: bool) -> _Encoding:
+        if not self._model.handle:
+            raise ValueError("The model of this tokenizer is closed.")
         lib, data = library(), text.encode()
         room = len(data) + 8
         for _ in range(2):

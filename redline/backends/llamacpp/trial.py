@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from redline.backends.llamacpp.memory import Entry, Memory, Shape
 from redline.backends.llamacpp.model import Model
+from redline.core.errors import ModelError
 
 Rollback = Literal["truncate", "snapshot", "none"]
 
@@ -40,22 +41,42 @@ NOTHING = Steadiness(steady=False, widths=(1,), invariant=False)
 """What is known without measuring."""
 
 
-def rollback(model: Model, shape: Shape) -> Rollback:
-    """How far this model's memory can forget: cut anywhere, come back to a saved state, or neither."""
-    tokens = _tokens(model, 5)
-    memory = Memory(model, replace(shape, cells=_SMALL, sequences=2))
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """What a model's memory is like.
+
+    Attributes:
+        rollback: How it forgets: cut anywhere, back to a saved state, or not at all.
+        cell_bytes: What one more token takes.
+    """
+
+    rollback: Rollback
+    cell_bytes: int
+
+
+def recall(model: Model, shape: Shape) -> Recall:
+    """Read two tokens, two more, forget these and read a fifth, which must not know of them.
+
+    Whether it does is a question of which rows its own is nearer to, so no precision is too coarse.
+    """
+    *first, last = _tokens(model, 5)
+    memory = Memory(model, replace(shape, cells=_SMALL, sequences=1))
     try:
-        fresh = [_row(memory, 1, token, i) for i, token in enumerate((*tokens[:2], tokens[4]))][-1]
-        for token, i in zip(tokens[:2], range(2), strict=True):
-            _row(memory, 0, token, i)
-        state = memory.save(0, partial=True)
-        for token, i in zip(tokens[2:4], range(2, 4), strict=True):
-            _row(memory, 0, token, i)
-        if memory.cut(0, 2):
-            return "truncate" if np.allclose(_row(memory, 0, tokens[4], 2), fresh, atol=1e-4) else "none"
-        memory.restore(0, state, partial=True)
-        restored = memory.cut(0, 2) and np.allclose(_row(memory, 0, tokens[4], 2), fresh, atol=1e-4)
-        return "snapshot" if restored else "none"
+        fresh = _line(memory, (*first[:2], last))
+        memory.cut(0, 0)
+        stale = _line(memory, (*first, last))
+        memory.cut(0, 0)
+        _line(memory, first[:2])
+        state, sizes = memory.save(0, partial=True), [len(memory.save(0))]
+        _line(memory, first[2:], 2)
+        sizes.append(len(memory.save(0)))
+        rollback: Rollback = "truncate" if memory.cut(0, 2) else "snapshot"
+        if rollback == "snapshot" and not memory.back(0, 2, state):
+            return Recall("none", 0)
+        after = _line(memory, (last,), 2)
+        if np.abs(after - fresh).max() > 0.1 * np.abs(stale - fresh).max():
+            rollback = "none"
+        return Recall(rollback, (sizes[1] - sizes[0]) // 2)
     finally:
         memory.close()
 
@@ -63,13 +84,18 @@ def rollback(model: Model, shape: Shape) -> Rollback:
 def steadiness(model: Model, shape: Shape) -> Steadiness:
     """Which widths give a row its bits, in short caches and in long ones.
 
-    Steady attention is a little slower over long texts; it is taken where it gains anything.
+    Steady attention is a little slower over long texts; it is taken where it gains anything, and some
+    models cannot have it.
     """
     steady = replace(shape, steady=True)
-    widths = _exact_widths(model, steady, _WIDTHS)
-    if not widths:
+    try:
+        widths = _exact_widths(model, steady, _WIDTHS)
+        if not widths:
+            return NOTHING
+        invariant = widths == _WIDTHS and _exact_widths(model, steady, _WIDE) == _WIDE
+    except ModelError:
         return NOTHING
-    return Steadiness(True, (1, *widths), widths == _WIDTHS and _exact_widths(model, steady, _WIDE) == _WIDE)
+    return Steadiness(True, (1, *widths), invariant)
 
 
 def _exact_widths(model: Model, shape: Shape, widths: Sequence[int]) -> tuple[int, ...]:
@@ -78,6 +104,7 @@ def _exact_widths(model: Model, shape: Shape, widths: Sequence[int]) -> tuple[in
     memory = Memory(model, replace(shape, cells=4 * _SMALL, sequences=_LONG + 1))
     try:
         _read(memory, 0, tokens[:_PREFIX], 0)
+        before = memory.save(0, partial=True)
         for long in (False, True):
             if long:
                 state = memory.save(0)
@@ -87,11 +114,11 @@ def _exact_widths(model: Model, shape: Shape, widths: Sequence[int]) -> tuple[in
             single = np.concatenate(rows)
             held = []
             for width in widths:
-                memory.cut(0, _PREFIX)
+                memory.back(0, _PREFIX, before)
                 together = _read(memory, 0, tokens[_PREFIX : _PREFIX + width], _PREFIX)
                 if np.array_equal(together, single[:width]):
                     held.append(width)
-            memory.cut(0, _PREFIX)
+            memory.back(0, _PREFIX, before)
             widths = held
             if not widths:
                 break
@@ -107,6 +134,11 @@ def _tokens(model: Model, count: int) -> list[int]:
 
 def _read(memory: Memory, sequence: int, tokens: Sequence[int], start: int) -> NDArray[np.float32]:
     return memory.decode([Entry(token, start + i, (sequence,), True) for i, token in enumerate(tokens)])
+
+
+def _line(memory: Memory, tokens: Sequence[int], start: int = 0) -> NDArray[np.float32]:
+    """The last row of tokens that are read one by one."""
+    return [_row(memory, 0, token, start + i) for i, token in enumerate(tokens)][-1]
 
 
 def _row(memory: Memory, sequence: int, token: int, position: int) -> NDArray[np.float32]:
