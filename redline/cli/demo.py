@@ -1,4 +1,4 @@
-"""`redline demo`: three prompts, redlined live, measured and compared with plain decoding."""
+"""`redline demo`: a few prompts, redlined live, measured and compared with plain decoding."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from redline import models
 from redline.bench import read_questions
 from redline.bench.report import speedup
 from redline.cli import options
+from redline.cli.generate import running
 from redline.cli.models import pull_one
 from redline.cli.render import legend, redlined, time_split
 from redline.core.metrics import fold
@@ -21,25 +22,37 @@ from redline.engine import generate as write
 from redline.engine.generate import stream, to_tokens
 from redline.engine.load import load
 from redline.models.cache import is_whole
+from redline.models.catalogue import format_size
 
-SHOWN = {"edit-1": "a code edit", "json-1": "a JSON list", "story-1": "a story"}
+SHOWN = {
+    "edit-1": "a code edit",
+    "json-1": "a JSON list",
+    "code-1": "new code",
+    "summary-1": "a summary",
+    "story-1": "a story",
+}
 """Questions of the built-in set, by id."""
 
 
 def demo(
     model: options.Model = models.DEFAULT,
     draft: options.Draft = "ngram",
-    depth: options.Depth = 5,
+    pace: options.Pace = None,
+    depth: options.Depth = None,
     max_tokens: Annotated[int, typer.Option("--max-tokens", min=1, help="Tokens per answer at most.")] = 160,
 ) -> None:
     """Watch guesses being kept and struck out, and see what that gains on this machine."""
     console, notes = Console(highlight=False, soft_wrap=True), Console(stderr=True, highlight=False)
-    known = models.known().get(model)
-    if known and not is_whole(known):
-        notes.print(f"The model {model} is not here yet; getting it now ({known.size}, once).")
-        pull_one(model)
+    known = models.known()
+    missing = [known[name] for name in (model, draft) if name in known and not is_whole(known[name])]
+    if missing:
+        size = format_size(sum(each.size_bytes for each in missing))
+        names = " and ".join(each.name for each in missing)
+        notes.print(f"Not here yet: {names}; getting {size} now, once.", soft_wrap=True)
+        for each in missing:
+            pull_one(each.name)
     with notes.status(f"loading {model}"):
-        engine = load(model, draft, depth=depth, keep=0)
+        engine = load(model, draft, pace=pace, depth=depth, keep=0)
         plain = Engine(engine.target, keep=0)
         write(plain, "warm-up", limits=Limits(4))
     legend(console)
@@ -59,6 +72,7 @@ def demo(
     console.print(_table(pairs))
     share = fold(step for _, fast in pairs.values() for step in fast.steps).share
     console.print(time_split(share))
+    console.print(running(engine), style="dim", markup=False)
     same = all(slow.tokens == fast.tokens for slow, fast in pairs.values())
     console.print(
         f"identical to plain decoding: [bold {'green' if same else 'red'}]{'yes' if same else 'no'}"

@@ -18,13 +18,16 @@ def test_a_missing_model_is_pulled_and_its_size_said(redline, monkeypatch):
     pulled = []
     monkeypatch.setattr(demo, "is_whole", lambda model: False)
     monkeypatch.setattr(demo, "pull_one", pulled.append)
-    known = models.known()["smollm2-135m"]
-    monkeypatch.setattr(models, "known", lambda: {"bytes": known})
-    ran = redline("demo", "--model", "bytes", "--max-tokens", "8")
+    known = models.known()
+    monkeypatch.setattr(
+        models,
+        "known",
+        lambda: {"bytes": known["qwen2.5-coder-1.5b"], "bytes-2": known["qwen2.5-coder-0.5b"]},
+    )
+    ran = redline("demo", "--model", "bytes", "--draft", "bytes-2", "--max-tokens", "8")
     assert ran.status == 0
-    assert pulled == ["bytes"]
-    assert "not here yet" in ran.err
-    assert "98 MB" in ran.err
+    assert pulled == ["qwen2.5-coder-1.5b", "qwen2.5-coder-0.5b"]
+    assert "Not here yet: qwen2.5-coder-1.5b and qwen2.5-coder-0.5b; getting 1609 MB now, once." in ran.err
 
 
 def test_a_difference_is_said_and_is_a_failure(redline, monkeypatch):

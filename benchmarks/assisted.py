@@ -1,0 +1,154 @@
+"""Redline beside the assisted generation of transformers: same weights, precision and prompts, in turns.
+
+Run: python benchmarks/assisted.py [--model NAME] [--draft NAME] [--per-category N] [--tokens N] [--json FILE]
+
+transformers reads the same GGUF files, dequantised to float32, as the native engine does. Four arms take
+turns on every prompt: its plain `generate`, the same with `assistant_model`, and redline plain and with the
+draft. Every time includes reading the prompt.
+"""
+
+import argparse
+import json
+import warnings
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+
+import torch
+import transformers
+
+from redline import models
+from redline.bench import read_questions
+from redline.bench.machine import commit, machine, versions
+from redline.core.stop import Limits
+from redline.engine import Engine, generate
+from redline.engine.generate import to_tokens
+from redline.engine.load import load
+
+ARMS = ("transformers", "transformers assisted", "redline", "redline drafted")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", default="qwen2.5-coder-1.5b")
+    parser.add_argument("--draft", default="qwen2.5-coder-0.5b")
+    parser.add_argument("--per-category", type=int, default=3)
+    parser.add_argument("--tokens", type=int, default=64)
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    warnings.filterwarnings("ignore")
+    transformers.logging.set_verbosity_error()
+    drafted = load(args.model, args.draft, keep=0)
+    plain = Engine(drafted.target, keep=0)
+    model, assistant = theirs(models.find(args.model)), theirs(models.find(args.draft))
+    limits = Limits(args.tokens, stop_tokens=frozenset())
+
+    def ours(engine, prompt):
+        return list(generate(engine, prompt, limits=limits).tokens)
+
+    def library(prompt, **options):
+        written = model.generate(
+            torch.tensor([prompt]),
+            attention_mask=torch.ones(1, len(prompt), dtype=torch.long),
+            do_sample=False,
+            min_new_tokens=args.tokens,
+            max_new_tokens=args.tokens,
+            eos_token_id=None,
+            pad_token_id=0,
+            **options,
+        )
+        return written[0, len(prompt) :].tolist()
+
+    arms = dict(
+        zip(
+            ARMS,
+            (
+                library,
+                lambda prompt: library(prompt, assistant_model=assistant),
+                lambda prompt: ours(plain, prompt),
+                lambda prompt: ours(drafted, prompt),
+            ),
+            strict=True,
+        )
+    )
+    warm = to_tokens(plain, "Once upon a time there was")
+    for write in arms.values():
+        write(warm)
+    trials = []
+    for number, question in enumerate(read_questions(limit=args.per_category)):
+        prompt = to_tokens(plain, [{"role": "user", "content": question.turns[0]}])
+        order = ARMS[number % len(ARMS) :] + ARMS[: number % len(ARMS)]
+        for arm in order:
+            began = perf_counter()
+            tokens = arms[arm](prompt)
+            seconds = perf_counter() - began
+            trials.append(
+                {
+                    "question": question.id,
+                    "category": question.category,
+                    "arm": arm,
+                    "seconds": seconds,
+                    "tokens": tokens,
+                }
+            )
+            print(f"{question.id:16} {arm:22} {1000 * seconds / len(tokens):7.1f} ms/token", flush=True)
+    document = {
+        "format": "redline-assisted-1",
+        "machine": machine(),
+        "versions": versions(),
+        "commit": commit(),
+        "settings": {**vars(args), "json": None, "pace": "confidence"},
+        "trials": trials,
+    }
+    if args.json:
+        args.json.write_text(json.dumps(document, ensure_ascii=False) + "\n", encoding="utf-8")
+    print(table(document))
+
+
+def theirs(path: Path) -> transformers.PreTrainedModel:
+    """A GGUF file as transformers reads it, in float32, with the prompts' own settings out of the way."""
+    found = transformers.AutoModelForCausalLM.from_pretrained(
+        path.parent, gguf_file=path.name, dtype=torch.float32
+    ).eval()
+    found.generation_config = transformers.GenerationConfig()
+    return found
+
+
+def table(document: dict) -> str:
+    """Medians by workload: milliseconds per token, and how much faster redline is."""
+    lines = [
+        f"| median ms/token | {' | '.join(ARMS)} | plain against plain | drafted against assisted |",
+        f"|---|{'---|' * (len(ARMS) + 2)}",
+    ]
+    trials = document["trials"]
+    for category in [*dict.fromkeys(trial["category"] for trial in trials), None]:
+        own = {
+            arm: [
+                1000 * trial["seconds"] / len(trial["tokens"])
+                for trial in trials
+                if trial["arm"] == arm and category in (trial["category"], None)
+            ]
+            for arm in ARMS
+        }
+        cells = [f"{median(own[arm]):.0f}" for arm in ARMS]
+        ratios = [
+            median(a / b for a, b in zip(own[left], own[right], strict=True))
+            for left, right in ((ARMS[0], ARMS[2]), (ARMS[1], ARMS[3]))
+        ]
+        name = category or "**all**"
+        lines.append(
+            f"| {name} | {' | '.join(cells)} | " + " | ".join(f"**{r:.2f}×**" for r in ratios) + " |"
+        )
+    same = len({tuple(trial["tokens"]) for trial in trials}) == len({trial["question"] for trial in trials})
+    lines.append("")
+    lines.append(
+        f"{document['machine']['processor']}, {document['machine']['cores']} cores, torch "
+        f"{document['versions']['torch']}, transformers {document['versions']['transformers']}, float32, "
+        f"{document['settings']['tokens']} tokens an answer, medians with the prompt, and of paired "
+        f"ratios. {'All arms write the same text.' if same else 'Arms differ in some texts.'}"
+    )
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()
