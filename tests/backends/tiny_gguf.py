@@ -1,4 +1,4 @@
-"""Tiny random GGUF files of architectures that only llama.cpp runs: recurrent, hybrid, windowed, and odd ones."""
+"""Tiny random GGUF files of architectures that only llama.cpp runs: recurrent, hybrid, windowed and odd."""
 
 from pathlib import Path
 
@@ -63,6 +63,24 @@ def mamba(i):
     }
 
 
+def encoder(i):
+    return {
+        f"blk.{i}.attn_q.weight": (WIDTH, WIDTH),
+        f"blk.{i}.attn_k.weight": (KV_HEADS * HEAD, WIDTH),
+        f"blk.{i}.attn_v.weight": (KV_HEADS * HEAD, WIDTH),
+        f"blk.{i}.attn_output.weight": (WIDTH, WIDTH),
+        f"blk.{i}.attn_output_norm.weight": (WIDTH,),
+        f"blk.{i}.attn_output_norm.bias": (WIDTH,),
+        f"blk.{i}.ffn_up.weight": (INNER, WIDTH),
+        f"blk.{i}.ffn_down.weight": (WIDTH, INNER),
+        f"blk.{i}.layer_output_norm.weight": (WIDTH,),
+        f"blk.{i}.layer_output_norm.bias": (WIDTH,),
+        "position_embd.weight": (CONTEXT, WIDTH),
+        "token_embd_norm.weight": (WIDTH,),
+        "token_embd_norm.bias": (WIDTH,),
+    }
+
+
 QK_NORMS = (("attn_q_norm", HEAD), ("attn_k_norm", HEAD))
 POST_NORMS = (("post_attention_norm", WIDTH), ("post_ffw_norm", WIDTH))
 SSM = {"ssm.conv_kernel": 4, "ssm.inner_size": 2 * WIDTH, "ssm.state_size": 16, "ssm.time_step_rank": 2}
@@ -72,6 +90,7 @@ CONV = [shortconv(0), attention(1, QK_NORMS), shortconv(2)]
 
 SHAPES = {
     "llama": ("llama", {}, [attention(0), attention(1)]),
+    "encoder": ("bert", {"attention.layer_norm_epsilon": 1e-5}, [encoder(0)]),
     "recurrent": ("mamba", {**SSM, "attention.head_count": 0}, [mamba(0), mamba(1)]),
     "hybrid": ("lfm2", LFM2, CONV),
     "hybrid window": ("lfm2", {**LFM2, "attention.sliding_window": 8}, CONV),
@@ -119,8 +138,9 @@ def save(shape, path, meta=None, tokenizer=None, drop=()) -> Path:
         "token_type": TYPES,
         "merges": ["h e", "Ġ t"],
         "eos_token_id": 259,
+        "token_type_count": 2 if arch == "bert" else None,
     }
-    norm = "token_embd_norm.weight" if arch == "lfm2" else "output_norm.weight"
+    norm = "token_embd_norm.weight" if arch in ("lfm2", "bert") else "output_norm.weight"
     shapes = {"token_embd.weight": (VOCAB, WIDTH), norm: (WIDTH,)}
     if arch == "llama":
         shapes["output.weight"] = (VOCAB, WIDTH)

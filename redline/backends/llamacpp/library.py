@@ -59,7 +59,9 @@ def forget_errors() -> None:
 
 def said() -> str:
     """llama.cpp's own words about what went wrong; the first complaint is the cause of the others."""
-    return re.sub(r"^\w+: ", "", _errors[0]) if _errors else "it does not say why"
+    if not _errors:
+        return "it does not say why"
+    return re.sub(r"^(\w+: )?(error loading model: )?(\w+: )?", "", _errors[0]).rstrip(".")
 
 
 def _take(level: int, text: bytes, _: Any) -> None:
