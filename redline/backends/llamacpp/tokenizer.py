@@ -61,7 +61,7 @@ def _from_llama(file: GGUFFile, model: Model) -> ModelTokenizer:
         pieces=[b"" if lib.llama_vocab_is_control(vocab, i) else _piece(vocab, i) for i in ids],
         control=control,
         ends=frozenset(i for i in ids if lib.llama_vocab_is_eog(vocab, i)),
-        opening=(bos,) if lib.llama_vocab_get_add_bos(vocab) and bos >= 0 else (),
+        opening=(bos,) if lib.llama_vocab_get_add_bos(vocab) and bos in ids else (),
     )
     return ModelTokenizer(_Core(model), vocabulary, gguf_template(file, labels))  # type: ignore[arg-type]
 
