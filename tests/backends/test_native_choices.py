@@ -16,6 +16,10 @@ from redline.testing import BackendContract
 
 CPU = torch.device("cpu")
 FLOAT = torch.float32
+HALF = torch.bfloat16
+packs_half = pytest.mark.skipif(
+    linear.rows_dtype(CPU, HALF) is HALF, reason="torch packs no bfloat16 on this processor"
+)
 
 
 @pytest.fixture
@@ -70,10 +74,44 @@ class TestOneByOne(BackendContract):
         return backend
 
 
+@packs_half
+class TestHalf(BackendContract):
+    """Weights packed in bfloat16: rows keep their bits, and everything else is float32."""
+
+    chunk_sizes = (1, 2, 3, 5, 8, 16, 24)
+
+    @pytest.fixture(params=["llama", "qwen2", "qwen3"])
+    def backend(self, request, tiny):
+        backend = backends.open(tiny(request.param), dtype="bfloat16", context=192)
+        assert backend.traits.dtype == "bfloat16"
+        assert backend.traits.row_invariant
+        assert backend.open().store.dtype is FLOAT
+        return backend
+
+
+@pytest.fixture
+def torch_without_half(monkeypatch, forgetful):
+    """A torch, or a processor, for which oneDNN takes no bfloat16."""
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: False)
+
+
+@pytest.mark.parametrize("without", ["torch_without_half", "unpacked"])
+def test_where_bfloat16_cannot_be_packed_all_of_the_pass_is_in_it(tiny, request, without):
+    request.getfixturevalue(without)
+    assert isinstance(linear.pack(torch.zeros(4, 4, dtype=HALF), None), linear.Plain)
+    backend = backends.open(tiny("llama"), dtype="bfloat16")
+    assert backend.traits.dtype == "bfloat16"
+    cache = backend.open()
+    assert cache.store.dtype is HALF
+    row = backend.extend([Chunk(cache, [1, 2, 3])])[0][-1]
+    expected = reference_logits(make_reference("llama"), [1, 2, 3])[-1]
+    np.testing.assert_allclose(row, expected, atol=0.1 * np.abs(expected).max())
+
+
 class Layer:
     """A linear layer whose bits differ below some numbers of rows."""
 
-    inputs, outputs, biased = 4, 3, False
+    inputs, outputs, biased, dtype = 4, 3, False, FLOAT
 
     def __init__(self, *odd):
         self.odd = odd
@@ -96,6 +134,25 @@ def test_the_floor_lies_above_every_odd_size(odd, floor):
 def test_the_highest_floor_counts_and_is_measured_once(forgetful):
     assert check.linear([(Layer(1), ""), (Layer(1), "plus")], CPU, FLOAT) == 2
     assert check.linear([(Layer(3), "")], CPU, FLOAT) == 2  # of the same kind and shape: not measured again
+
+
+class Backwards(linear.Plain):
+    """Adds up in float32, backwards for one row alone, and rounds to the dtype of the weights."""
+
+    def __call__(self, x):
+        products = (x.float().unsqueeze(1) * self._weight.float()).unbind(-1)
+        return sum(products[:: -1 if len(x) == 1 else 1]).to(self.dtype)
+
+
+@pytest.mark.parametrize("inputs", [64, 65])
+def test_another_order_of_sums_is_seen_through_the_rounding(monkeypatch, inputs):
+    monkeypatch.setattr(check, "pack", Backwards)
+    generator = torch.Generator().manual_seed(0)
+    layer = Backwards(torch.randn(16, inputs, generator=generator).to(HALF), None)
+    x = torch.randn(8, inputs, generator=generator).to(HALF)
+    assert all(torch.equal(layer(x[r : r + 1])[0], row) for r, row in enumerate(layer(x)))
+    for use in ("", "swish", "times", "plus"):
+        assert check.linear_floor(layer, use, CPU, HALF) == 2
 
 
 def config(heads, kv_heads, head_dim, context=300):
@@ -142,11 +199,12 @@ def test_spans():
     assert [spanned(n) for n in (1, SPAN, SPAN + 1)] == [SPAN, SPAN, 2 * SPAN]
 
 
-def test_packed_and_plain_layers_do_the_same():
+@pytest.mark.parametrize("dtype", [FLOAT, pytest.param(HALF, marks=packs_half)])
+def test_packed_and_plain_layers_do_the_same(dtype):
     generator = torch.Generator().manual_seed(0)
-    weight, bias = torch.randn(20, 12, generator=generator), torch.randn(20, generator=generator)
+    weight, bias = (torch.randn(shape, generator=generator).to(dtype) for shape in ((20, 12), (20,)))
     x, other = torch.randn(5, 12, generator=generator), torch.randn(5, 20, generator=generator)
-    packed, plain = linear.pack(weight, bias), linear.Plain(weight, bias)
+    packed, plain = linear.pack(weight, bias), linear.Plain(weight.float(), bias.float())
     assert isinstance(packed, linear.Packed)
     assert (packed.inputs, packed.outputs) == (plain.inputs, plain.outputs) == (12, 20)
     for one, two in (
@@ -155,8 +213,10 @@ def test_packed_and_plain_layers_do_the_same():
         (packed.times(x, other), plain.times(x, other)),
         (packed.plus(x, other), plain.plus(x, other)),
     ):
-        torch.testing.assert_close(one, two, atol=1e-5, rtol=0)
-    assert isinstance(linear.pack(weight.bfloat16(), None), linear.Plain)
+        error = 1e-5 if dtype is FLOAT else 0.02 * float(two.abs().max())
+        torch.testing.assert_close(one.float(), two, atol=error, rtol=0)
+    assert (packed(x).dtype, packed.plus(x, other).dtype, packed.dtype) == (FLOAT, FLOAT, dtype)
+    assert isinstance(linear.pack(weight.half(), None), linear.Plain)
 
 
 def test_results_do_not_depend_on_the_number_of_threads(tiny):

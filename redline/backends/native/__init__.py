@@ -1,7 +1,8 @@
 """The native engine: Llama, Mistral, Qwen2 and Qwen3 models in torch, exact to the bit.
 
 Weights are held once, in float32 on a CPU (four bytes a weight) and in bfloat16 on CUDA unless told
-otherwise; a quantised embedding stays quantised. On two AVX-512 cores, SmolLM2-135M (Q4_1) opens in 1.4 s
+otherwise; a quantised embedding stays quantised. In bfloat16 on a CPU whose torch can pack that, only the
+linear layers are in it, and rows, keys and values in float32. On two AVX-512 cores, SmolLM2-135M (Q4_1) opens in 1.4 s
 and takes 0.95 GB with torch itself, Qwen2.5-Coder-1.5B (Q4_K_M) in 11 s and 6.6 GB; 0.3 to 1.4 s of that
 go into measuring that rows keep their bits (`check`).
 

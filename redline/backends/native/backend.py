@@ -31,7 +31,7 @@ class NativeBackend:
         name: For records.
         model: Weights.
         tokenizer: Text to ids and back.
-        device, dtype: Where and in what the weights are.
+        device, dtype: Where and in what the weights are; rows, keys and values are in the model's dtype.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class NativeBackend:
         self.name = name
         self.tokenizer = tokenizer
         self._model: Model | None = model
-        self._device, self._dtype = device, dtype
+        self._device, self._dtype = device, model.dtype
         config = model.config
         self.traits = Traits(
             vocab_size=config.vocab,

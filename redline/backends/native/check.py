@@ -14,15 +14,17 @@ from typing import TypeVar, cast
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F  # noqa: N812 - the name everybody uses
 
 from redline.backends.native.attention import SPAN, Attention, Blocked, Single
 from redline.backends.native.config import Config
-from redline.backends.native.linear import Linear
+from redline.backends.native.linear import Linear, pack
 from redline.backends.native.plan import ROWS
 
 T = TypeVar("T")
 _FLOORS = (1, 2, 4, 8, 16)
 _SIZES = (1, 2, 3, 4, 5, 7, 8, 9, 12, 13, 15, 16, 17, 24, 31, 32, 33, 48, 63, ROWS)
+_DISTINCT = 256  # rows of weights that are not yet repeated
 _LARGE = 1 << 24  # weights of an output layer: fewer sizes must do
 _SPANS = (*(SPAN * n for n in range(1, 17)), 2560, 3200, 4224, 6016, 8064)
 _RUNS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 16, 17, 24, 31, 33, 48, 63)
@@ -48,19 +50,49 @@ def linear_floor(layer: Linear, use: str, device: torch.device, dtype: torch.dty
         use: What the model calls: "" for the layer itself, or "swish", "times" or "plus".
         device, dtype: Of its rows.
     """
-    x = _random(0, ROWS, layer.inputs).to(device, dtype)
-    others = () if use in ("", "swish") else (_random(1, ROWS, layer.outputs).to(device, dtype),)
-    way = getattr(layer, use) if use else layer
-    whole = way(x, *others)
+    way, given = _trial(layer, use, device, dtype)
+    whole = way(*given)
     sizes = _SIZES if layer.inputs * layer.outputs < _LARGE else _SIZES[:3] + _SIZES[6::4]
 
     def differs(n: int) -> bool:
         """Whether so many rows, the first or the last of them, are not what they are among all."""
         ends = (slice(0, n), slice(ROWS - n, ROWS))
-        return any(not torch.equal(way(x[at], *(other[at] for other in others)), whole[at]) for at in ends)
+        return any(not torch.equal(way(*(x[at] for x in given)), whole[at]) for at in ends)
 
     wrong = [n for n in sizes if differs(n)]
     return next((floor for floor in _FLOORS if floor > max(wrong, default=0)), None)
+
+
+def _trial(
+    layer: Linear, use: str, device: torch.device, dtype: torch.dtype
+) -> tuple[Callable[..., Tensor], list[Tensor]]:
+    """What to call, and with which rows, to see whether sums are made in one order."""
+    narrow = layer.dtype.itemsize < torch.float32.itemsize
+    layer, x = _cancelling(layer, device) if narrow else (layer, _random(0, ROWS, layer.inputs))
+    given = [x]
+    if use == "plus" and narrow:
+        given.append(torch.zeros(ROWS, layer.outputs))  # anything else would hide what the sums leave
+    elif use in ("times", "plus"):
+        given.append(_random(1, ROWS, layer.outputs))
+    return getattr(layer, use) if use else layer, [rows.to(device, dtype) for rows in given]
+
+
+def _cancelling(layer: Linear, device: torch.device) -> tuple[Linear, Tensor]:
+    """A layer of the same shape and dtype, and rows for it, whose sums are zero but for their rounding.
+
+    Sums made in two orders differ far below the last bit of a bfloat16, so that a few rounded ones mostly
+    agree, while a pass through a whole model does not. Where nothing is left but what was rounded on the
+    way, all of it is seen.
+    """
+    half = layer.inputs // 2
+    order = torch.randperm(half, generator=torch.Generator().manual_seed(7))
+    odd = (0, layer.inputs - 2 * half)
+    some = _random(5, min(layer.outputs, _DISTINCT), half).to(layer.dtype)
+    some = F.pad(torch.cat([some, -some[:, order]], 1), odd)
+    weight = some.to(device).repeat(-(-layer.outputs // len(some)), 1)[: layer.outputs]
+    rows = _random(6, ROWS, half).to(layer.dtype)
+    bias = weight.new_zeros(layer.outputs) if layer.biased else None
+    return pack(weight, bias), F.pad(torch.cat([rows, rows[:, order]], 1), odd)
 
 
 def attention_holds(way: Attention, config: Config, device: torch.device, dtype: torch.dtype) -> bool:
@@ -90,7 +122,8 @@ def linear(uses: list[tuple[Linear, str]], device: torch.device, dtype: torch.dt
     """One floor for all of these layers as they are used, or None if some layer has none."""
     most = 1
     for layer, use in uses:
-        key = ("linear", type(layer), layer.inputs, layer.outputs, layer.biased, use, device, dtype)
+        kind = (type(layer), layer.dtype, layer.inputs, layer.outputs, layer.biased)
+        key = ("linear", *kind, use, device, dtype)
         floor = _once(key, partial(linear_floor, layer, use, device, dtype))
         if floor is None:
             return None

@@ -23,6 +23,8 @@ class Linear(Protocol):
     inputs: int
     outputs: int
     biased: bool
+    dtype: torch.dtype
+    """Of the weights; rows and results may be wider (`rows_dtype`)."""
 
     def __call__(self, x: Tensor) -> Tensor: ...
 
@@ -44,7 +46,7 @@ class Plain:
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         self.outputs, self.inputs = weight.shape
-        self.biased = bias is not None
+        self.biased, self.dtype = bias is not None, weight.dtype
         self._weight, self._bias = weight, bias
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -61,7 +63,7 @@ class Plain:
 
 
 class Packed:
-    """oneDNN's own weight layout. Float32 on a CPU only.
+    """oneDNN's own weight layout, in float32 on a CPU.
 
     What follows the product is done by the same kernel, which also keeps silu row-invariant: torch's own
     treats the last few elements of a thread's share differently from the rest.
@@ -69,7 +71,7 @@ class Packed:
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         self.outputs, self.inputs = weight.shape
-        self.biased = bias is not None
+        self.biased, self.dtype = bias is not None, weight.dtype
         self._weight = torch.ops.mkldnn._reorder_linear_weight(weight, _BATCH)
         self._bias = bias
 
@@ -94,14 +96,51 @@ class Packed:
         return y
 
 
+class PackedHalf(Packed):
+    """The same in bfloat16, which is half the bytes to read. Rows may be float32 and results are.
+
+    The rest of a pass would be no faster in bfloat16, and less exact. Only what comes out of `swish` and
+    `times` stays in it, since the next layer would round it anyway.
+    """
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return super().__call__(x.bfloat16()).float()
+
+    def swish(self, x: Tensor) -> Tensor:
+        return super().swish(x.bfloat16())
+
+    def times(self, x: Tensor, other: Tensor) -> Tensor:
+        return super().times(x.bfloat16(), other.bfloat16())
+
+    def plus(self, x: Tensor, other: Tensor) -> Tensor:
+        return super().__call__(x.bfloat16()) + other
+
+
 def pack(weight: Tensor, bias: Tensor | None) -> Linear:
     """The fastest linear layer there is for this weight, shape (outputs, inputs).
 
     The packed form is a copy: drop the weight after this.
     """
-    if weight.device.type == "cpu" and weight.dtype == torch.float32:
-        try:
-            return Packed(weight, bias)
-        except (AttributeError, RuntimeError, NotImplementedError):  # a torch built without oneDNN
-            pass
-    return Plain(weight, bias)
+    return _kind(weight.device, weight.dtype)(weight, bias)
+
+
+def rows_dtype(device: torch.device, dtype: torch.dtype) -> torch.dtype:
+    """The dtype of rows that go through layers whose weights are of this dtype."""
+    return torch.float32 if _kind(device, dtype) is PackedHalf else dtype
+
+
+def _kind(device: torch.device, dtype: torch.dtype) -> type[Plain] | type[Packed]:
+    """The class for such weights; one that packs is tried first."""
+    kind = _PACKED.get(dtype)
+    if device.type != "cpu" or kind is None:
+        return Plain
+    try:
+        if dtype == torch.bfloat16 and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+            return Plain
+        kind(torch.zeros((_BATCH, _BATCH), dtype=dtype), None)
+    except (AttributeError, RuntimeError, NotImplementedError):  # a torch built without oneDNN
+        return Plain
+    return kind
+
+
+_PACKED = {torch.float32: Packed, torch.bfloat16: PackedHalf}

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from redline.backends.native.config import Config
-from redline.backends.native.linear import Linear, pack
+from redline.backends.native.linear import Linear, pack, rows_dtype
 from redline.backends.native.model import Block, Model
 from redline.backends.native.rope import Rotary, side_by_side
 from redline.backends.native.weights import Source
@@ -21,9 +21,9 @@ def build(config: Config, source: Source, device: torch.device, dtype: torch.dty
     """
     loader = _Loader(config, source, device, dtype)
     blocks = [loader.block(f"blk.{i}") for i in range(config.layers)]
-    norm = loader.take("output_norm.weight", (config.hidden,))
+    norm = loader.norm("output_norm", config.hidden)
     shape = (config.vocab, config.hidden)
-    head = pack(loader.take("token_embd.weight" if config.tied else "output.weight", shape), None)
+    head = pack(loader.weight("token_embd.weight" if config.tied else "output.weight", shape), None)
     loader.used |= {"token_embd.weight", "rope_freqs.weight"}
     if config.tied:
         loader.used.add("output.weight")
@@ -34,7 +34,9 @@ def build(config: Config, source: Source, device: torch.device, dtype: torch.dty
             f"{min(left)} for one.",
             "It is a variant that the native engine does not run; try the transformers or llama.cpp backend.",
         )
-    return Model(config, source.embedding(dtype, device), blocks, norm, head, Rotary(config, device))
+    return Model(
+        config, source.embedding(loader.rows_dtype, device), blocks, norm, head, Rotary(config, device)
+    )
 
 
 class _Loader:
@@ -42,6 +44,7 @@ class _Loader:
 
     def __init__(self, config: Config, source: Source, device: torch.device, dtype: torch.dtype) -> None:
         self.config, self.source, self.device, self.dtype = config, source, device, dtype
+        self.rows_dtype = rows_dtype(device, dtype)
         self.names = source.names()
         self.used: set[str] = set()
 
@@ -58,7 +61,15 @@ class _Loader:
                 "The file is inconsistent; download or convert it again.",
             )
         self.used.add(name)
-        return tensor.to(self.device, self.dtype)
+        return tensor
+
+    def weight(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        """A weight or bias of a linear layer."""
+        return self.take(name, shape).to(self.device, self.dtype)
+
+    def norm(self, name: str, width: int) -> Tensor:
+        """The weight of a norm, which works on rows outside the linear layers."""
+        return self.take(f"{name}.weight", (width,)).to(self.device, self.rows_dtype)
 
     def projection(self, names: tuple[str, ...], outputs: tuple[int, ...], inputs: int) -> Linear:
         """One linear layer of several that read the same rows; absent biases are zero if one is present."""
@@ -74,7 +85,7 @@ class _Loader:
         return pack(weights[0] if len(weights) == 1 else torch.cat(weights), biases)
 
     def rows(self, name: str, kind: str, shape: tuple[int, ...]) -> Tensor:
-        tensor = self.take(f"{name}.{kind}", shape)
+        tensor = self.weight(f"{name}.{kind}", shape)
         rotary = name.endswith((".attn_q", ".attn_k")) and not self.config.interleaved
         return side_by_side(tensor, self.config.head_dim) if rotary else tensor
 
@@ -85,7 +96,7 @@ class _Loader:
         config = self.config
         rows = []
         for name, heads in (("attn_q_norm", config.heads), ("attn_k_norm", config.kv_heads)):
-            weight = self.take(f"{at}.{name}.weight", (config.head_dim,))
+            weight = self.norm(f"{at}.{name}", config.head_dim)
             rows.append(side_by_side(weight, config.head_dim).expand(heads, -1))
         return torch.cat(rows)
 
@@ -94,11 +105,11 @@ class _Loader:
         queries, keys = c.heads * c.head_dim, c.kv_heads * c.head_dim
         qkv = (f"{at}.attn_q", f"{at}.attn_k", f"{at}.attn_v")
         return Block(
-            norm=self.take(f"{at}.attn_norm.weight", (c.hidden,)),
+            norm=self.norm(f"{at}.attn_norm", c.hidden),
             qkv=self.projection(qkv, (queries, keys, keys), c.hidden),
             head_norm=self.head_norm(at),
             out=self.projection((f"{at}.attn_output",), (c.hidden,), queries),
-            mlp_norm=self.take(f"{at}.ffn_norm.weight", (c.hidden,)),
+            mlp_norm=self.norm(f"{at}.ffn_norm", c.hidden),
             gate=self.projection((f"{at}.ffn_gate",), (c.inner,), c.hidden),
             up=self.projection((f"{at}.ffn_up",), (c.inner,), c.hidden),
             down=self.projection((f"{at}.ffn_down",), (c.hidden,), c.inner),

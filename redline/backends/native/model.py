@@ -93,6 +93,7 @@ class Model:
     Attributes:
         attention: How attention is computed; chosen by `check`.
         floor: Rows that the linear layers must be given at least.
+        dtype: Of rows, keys and values; that of the linear layers' weights may be narrower.
     """
 
     def __init__(
@@ -106,7 +107,7 @@ class Model:
     ) -> None:
         self.config, self.blocks, self.head = config, blocks, head
         self.attention: Attention
-        self.floor = 1
+        self.floor, self.dtype = 1, norm.dtype
         self._embedding, self._norm, self._rotary = embedding, norm, rotary
 
     def forward(self, piece: Piece, layers: int | None = None) -> Tensor | None:
