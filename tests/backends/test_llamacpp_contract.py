@@ -33,14 +33,14 @@ def tiny_backend(request, tiny_gguf):
 
 @pytest.fixture(scope="module")
 def smollm2_llamacpp(smollm2_path):
-    backend = llamacpp.load(smollm2_path)
+    backend = llamacpp.load(smollm2_path, threads=1)  # threads wait for each other on a busy machine
     yield backend
     backend.close()
 
 
 @pytest.fixture(scope="module")
 def smollm2_shared(smollm2_path):
-    backend = llamacpp.load(smollm2_path, shared=True)
+    backend = llamacpp.load(smollm2_path, threads=1, shared=True)
     yield backend
     backend.close()
 
