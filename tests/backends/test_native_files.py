@@ -30,7 +30,7 @@ def folder(tiny, tmp_path):
 
 def refused(path, match, **options):
     with pytest.raises(ModelError, match=match) as caught:
-        backends.open(path, **options)
+        backends.open(path, backend="native", **options)
     assert caught.value.hint
 
 
@@ -72,7 +72,7 @@ def test_every_cut_is_noticed(good, tmp_path_factory, share):
     path = tmp_path_factory.mktemp("cut") / "cut.gguf"
     path.write_bytes(data[: int(len(data) * share)])
     with pytest.raises(ModelError):
-        backends.open(path)
+        backends.open(path, backend="native")
 
 
 @settings(max_examples=150, deadline=None)
