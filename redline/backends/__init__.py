@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 
-from redline.core.errors import ModelError, OptionError, unknown
+from redline.core.errors import ModelError, NotInstalled, OptionError, UnsupportedModel, unknown
 from redline.core.ports import Backend
 
 __all__ = ["BACKENDS", "Opening", "Role", "open"]
@@ -101,11 +101,11 @@ def candidates(path: Path, role: Role) -> tuple[str, ...]:
 
 def _first(names: list[str], path: Path, role: Role, how: Opening) -> Backend:
     """The first backend that opens the model; why an earlier one did not is said."""
-    reasons: list[ModelError | OptionError] = []
+    reasons: list[UnsupportedModel | NotInstalled] = []
     for name in names:
         try:
             backend = _OPENERS[name](path, role, how)
-        except (ModelError, OptionError) as error:
+        except (UnsupportedModel, NotInstalled) as error:  # damaged files and wrong options are nobody's
             reasons.append(error)
             continue
         if reasons:

@@ -10,7 +10,7 @@ from time import perf_counter
 
 from redline import backends
 from redline.core import theory
-from redline.core.errors import ModelError, OptionError
+from redline.core.errors import OptionError, UnsupportedModel
 from redline.core.ports import Backend, Chunk
 
 _PREFIX = 64
@@ -28,17 +28,17 @@ def fastest(path: Path, role: backends.Role, how: backends.Opening) -> Backend:
     single row is fast may be slow at checking. At most two engines hold the model at a time.
 
     Raises:
-        ModelError, OptionError: No engine can run the model with these options; the first one's reason.
+        UnsupportedModel, OptionError: No engine can run the model with these options; the first one's reason.
     """
     best: tuple[float, Backend] | None = None
-    refusals: list[ModelError | OptionError] = []
+    refusals: list[UnsupportedModel | OptionError] = []
     found: dict[str, float] = {}
     for name in backends.candidates(path, role):
         try:
             options = how.copy()
             options["backend"] = name
             backend = backends.open(path, role, **options)
-        except (ModelError, OptionError) as error:
+        except (UnsupportedModel, OptionError) as error:
             refusals.append(error)
             _log.info("%s cannot run %s: %s", name, path.name, error.message)
             continue

@@ -9,7 +9,7 @@ from typing import Any
 
 from redline.bench.figures import FAINT, FIGURES, INK
 from redline.bench.report import FORMAT
-from redline.core.errors import OptionError, RedlineError
+from redline.core.errors import NotInstalled, OptionError, RedlineError
 
 STYLE = {
     "font.family": ["DejaVu Sans"],
@@ -63,7 +63,7 @@ def draw(document: Mapping[str, Any], folder: Path, stem: str) -> list[Path]:
         stem: What their names begin with.
 
     Raises:
-        OptionError: matplotlib is not installed.
+        NotInstalled: matplotlib is not here.
         RedlineError: A file cannot be written.
     """
     try:
@@ -71,7 +71,7 @@ def draw(document: Mapping[str, Any], folder: Path, stem: str) -> list[Path]:
         from matplotlib.figure import Figure
     except ImportError as error:
         hint = "Install it: pip install 'redline[plot]'."
-        raise OptionError("Figures need matplotlib, which is not installed.", hint) from error
+        raise NotInstalled("Figures need matplotlib, which is not installed.", hint) from error
     files: list[Path] = []
     for name, make in FIGURES.items():
         with rc_context(STYLE):  # type: ignore[arg-type]

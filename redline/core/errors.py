@@ -27,6 +27,10 @@ class OptionError(RedlineError, ValueError):
     """An option has a value that cannot be honoured."""
 
 
+class NotInstalled(OptionError):
+    """Something needs an extra that is not installed; the hint is the command that installs it."""
+
+
 class UnknownName(RedlineError, LookupError):
     """A name that no table has."""
 
@@ -41,6 +45,10 @@ class RewindError(RedlineError, RuntimeError):
 
 class ModelError(RedlineError, RuntimeError):
     """A model file is missing, damaged, or of a kind that redline cannot run."""
+
+
+class UnsupportedModel(ModelError):
+    """A model that is whole, and of a kind that this engine does not run; another engine may."""
 
 
 class VocabularyError(RedlineError, ValueError):

@@ -7,7 +7,7 @@ import pytest
 
 from redline import backends
 from redline.backends import auto
-from redline.core.errors import ModelError, OptionError, UnknownName
+from redline.core.errors import ModelError, NotInstalled, OptionError, UnknownName, UnsupportedModel
 from redline.testing import ToyBackend
 
 
@@ -50,7 +50,7 @@ def test_file_and_role_choose_the_engine(openers, file, role, engine):
 @pytest.mark.parametrize(("file", "other"), [("m.gguf", "llamacpp"), ("folder", "transformers")])
 def test_what_native_does_not_know_goes_elsewhere_and_that_is_said(openers, caplog, file, other):
     _, broken, place = openers
-    broken["native"] = ModelError("It is a rwkv model.", "Try something else.")
+    broken["native"] = UnsupportedModel("It is a rwkv model.", "Try something else.")
     with caplog.at_level(logging.INFO, "redline"):
         assert backends.open(place / file).name == other
     assert f"{file} runs on {other}: It is a rwkv model." in caplog.text
@@ -58,7 +58,7 @@ def test_what_native_does_not_know_goes_elsewhere_and_that_is_said(openers, capl
 
 def test_a_draft_without_llamacpp_runs_natively_and_says_how_to_get_it(openers, caplog):
     _, broken, place = openers
-    broken["llamacpp"] = OptionError("llama.cpp is not installed here.", "pip install 'redline[llama]'")
+    broken["llamacpp"] = NotInstalled("llama.cpp is not installed here.", "pip install 'redline[llama]'")
     with caplog.at_level(logging.INFO, "redline"):
         assert backends.open(place / "m.gguf", "draft").name == "native"
     assert "pip install 'redline[llama]'" in caplog.text
@@ -66,15 +66,15 @@ def test_a_draft_without_llamacpp_runs_natively_and_says_how_to_get_it(openers, 
 
 def test_where_nobody_can_the_first_reason_is_told(openers):
     _, broken, place = openers
-    broken["native"] = ModelError("native says no.", "A hint.")
-    broken["llamacpp"] = OptionError("Not installed.", "Another.")
+    broken["native"] = UnsupportedModel("native says no.", "A hint.")
+    broken["llamacpp"] = NotInstalled("Not installed.", "Another.")
     with pytest.raises(ModelError, match="native says no"):
         backends.open(place / "m.gguf")
 
 
 def test_a_named_backend_is_the_only_one_asked(openers):
     asked, broken, place = openers
-    broken["llamacpp"] = OptionError("Not installed.", "Install it.")
+    broken["llamacpp"] = NotInstalled("Not installed.", "Install it.")
     with pytest.raises(OptionError, match="Not installed"):
         backends.open(place / "m.gguf", backend="llamacpp", context=9)
     assert asked == [("llamacpp", "target", {"context": 9})]
@@ -130,11 +130,11 @@ def test_auto_takes_the_fastest_and_closes_the_others(openers, monkeypatch, capl
 
 def test_auto_passes_over_engines_that_cannot(openers, caplog):
     _, broken, place = openers
-    broken["native"] = ModelError("Not this one.", "A hint.")
+    broken["native"] = UnsupportedModel("Not this one.", "A hint.")
     with caplog.at_level(logging.INFO, "redline"):
         assert backends.open(place / "m.gguf", backend="auto").name == "llamacpp"
     assert "native cannot run m.gguf: Not this one." in caplog.text
-    broken["llamacpp"] = ModelError("Nor this.", "A hint.")
+    broken["llamacpp"] = UnsupportedModel("Nor this.", "A hint.")
     with pytest.raises(ModelError, match="Not this one"):
         backends.open(place / "m.gguf", backend="auto")
 
@@ -152,3 +152,13 @@ def test_a_prediction_takes_the_cheaper_of_plain_and_speculative_steps(monkeypat
     assert auto.predicted_s(backend, (1,)) == 1.0
     kept = 1 + 0.8 + 0.8**2 + 0.8**3 + 0.8**4
     assert auto.predicted_s(backend, (1, 5)) == pytest.approx(1.5 / kept)
+
+
+def test_a_damaged_file_is_not_handed_on(openers):
+    """llama.cpp ends the process over some of them."""
+    asked, broken, place = openers
+    broken["native"] = ModelError("The file is damaged.", "Get it again.")
+    for backend in (None, "auto"):
+        with pytest.raises(ModelError, match="damaged"):
+            backends.open(place / "m.gguf", backend=backend)
+    assert {name for name, *_ in asked} == {"native"}

@@ -75,7 +75,7 @@ def test_a_pace_that_nobody_named_follows_the_drafter():
         confident = True
 
     assert choose_pace(None, None, None) == ("fixed", 5)
-    assert choose_pace(None, None, Sure()) == ("confidence", 12)
+    assert choose_pace(None, None, Sure()) == ("confidence", 14)
     assert choose_pace(None, 3, Sure()) == ("confidence", 3)
     assert choose_pace("streak", None, Sure()) == ("streak", 5)
     assert DEPTHS.keys() == PACES.keys()

@@ -9,7 +9,7 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
-from redline.core.errors import OptionError
+from redline.core.errors import NotInstalled
 
 INSTALL = "pip install 'redline[llama]'"
 
@@ -26,14 +26,14 @@ def library() -> ModuleType:
     """The low-level module of llama-cpp-python.
 
     Raises:
-        OptionError: It is not installed; says the command that installs it.
+        NotInstalled: It is not here, or broken; says the command that mends that.
     """
     try:
         import llama_cpp
     except (ImportError, OSError, RuntimeError, AttributeError) as error:
         if isinstance(error, ModuleNotFoundError) and error.name == "llama_cpp":
-            raise OptionError("llama.cpp is not installed here.", f"Install it: {INSTALL}") from None
-        raise OptionError(  # its shared library or a package that it needs
+            raise NotInstalled("llama.cpp is not installed here.", f"Install it: {INSTALL}") from None
+        raise NotInstalled(  # its shared library or a package that it needs
             f"The installed llama-cpp-python does not load: {str(error).rstrip('.')}.",
             "Build it again: pip install --force-reinstall --no-cache-dir llama-cpp-python",
         ) from error
@@ -47,7 +47,7 @@ def is_installed() -> bool:
     """Whether llama.cpp can be used here."""
     try:
         library()
-    except OptionError:
+    except NotInstalled:
         return False
     return True
 

@@ -48,6 +48,7 @@ class NativeBackend:
             row_invariant=False,
             dtype=str(dtype).removeprefix("torch."),
             device=str(device),
+            threads=torch.get_num_threads() if device.type == "cpu" else 0,
         )
         invariant = self._settle(model)
         self.traits = replace(self.traits, row_invariant=invariant)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from redline.backends.gguf_file import GGUFFile
-from redline.core.errors import ContextError, ModelError
+from redline.core.errors import ContextError, ModelError, UnsupportedModel
 
 ARCHITECTURES = {
     "LlamaForCausalLM": "llama",
@@ -72,7 +72,9 @@ def from_gguf(file: GGUFFile, context: int | None = None) -> Config:
     arch = str(meta.get("general.architecture"))
     name = file.path.name
     if arch not in ARCHITECTURES.values():
-        raise ModelError(f"{name} is a {arch!r} model, which the native engine does not run.", _ELSEWHERE)
+        raise UnsupportedModel(
+            f"{name} is a {arch!r} model, which the native engine does not run.", _ELSEWHERE
+        )
 
     def get(key: str, default: Any = None) -> Any:
         value = meta.get(f"{arch}.{key}", default)
@@ -83,14 +85,16 @@ def from_gguf(file: GGUFFile, context: int | None = None) -> Config:
         return value
 
     if get("expert_count", 0):
-        raise ModelError(f"{name} is a mixture of experts, which the native engine does not run.", _ELSEWHERE)
+        raise UnsupportedModel(
+            f"{name} is a mixture of experts, which the native engine does not run.", _ELSEWHERE
+        )
     if isinstance(get("attention.head_count"), list) or isinstance(get("feed_forward_length"), list):
-        raise ModelError(f"{name} has layers of different shapes, which is not supported.", _ELSEWHERE)
+        raise UnsupportedModel(f"{name} has layers of different shapes, which is not supported.", _ELSEWHERE)
     heads, hidden = int(get("attention.head_count")), int(get("embedding_length"))
     head_dim = int(get("attention.key_length", hidden // max(heads, 1)))
     scaling = get("rope.scaling.type", "none")
     if scaling not in ("none", "linear"):
-        raise ModelError(
+        raise UnsupportedModel(
             f"{name} scales its rotary positions by {scaling!r}, which is not supported.", _ELSEWHERE
         )
     factors = _rope_factors(file)
@@ -143,13 +147,15 @@ def from_folder(folder: Path, context: int | None = None) -> Config:
             f"{folder} has no readable config.json.", "Point at a complete model folder."
         ) from None
     if kind not in ARCHITECTURES:
-        raise ModelError(f"{name} is a {kind}, which the native engine does not run.", _ELSEWHERE)
+        raise UnsupportedModel(f"{name} is a {kind}, which the native engine does not run.", _ELSEWHERE)
     if raw.get("quantization_config"):
-        raise ModelError(
+        raise UnsupportedModel(
             f"{name} holds quantised weights.", "Use the original folder, or a GGUF file of the model."
         )
     if raw.get("hidden_act", "silu") not in ("silu", "swish"):
-        raise ModelError(f"{name} uses {raw['hidden_act']!r} in its MLP, which is not supported.", _ELSEWHERE)
+        raise UnsupportedModel(
+            f"{name} uses {raw['hidden_act']!r} in its MLP, which is not supported.", _ELSEWHERE
+        )
     try:
         heads, hidden = int(raw["num_attention_heads"]), int(raw["hidden_size"])
         head_dim = int(raw.get("head_dim") or hidden // heads)
@@ -188,7 +194,7 @@ def _slow_down(name: str, rope: Mapping[str, Any], head_dim: int) -> tuple[float
     if kind == "linear":
         return (float(rope["factor"]),) * (head_dim // 2)
     if kind != "llama3":
-        raise ModelError(
+        raise UnsupportedModel(
             f"{name} scales its rotary positions by {kind!r}, which is not supported.", _ELSEWHERE
         )
     factor, low, high = (float(rope[k]) for k in ("factor", "low_freq_factor", "high_freq_factor"))
@@ -209,7 +215,7 @@ def _context(name: str, own: int, window: int | None, asked: int | None) -> int:
         )
     context = asked or own
     if window and window < context:
-        raise ModelError(
+        raise UnsupportedModel(
             f"{name} attends to a sliding window of {window} tokens, which the native engine does not run.",
             f"Within the window it is an ordinary model: open it with context={window}.",
         )
@@ -226,9 +232,9 @@ def _checked(name: str, config: Config, rotary: int, value_dim: int | None = Non
         and (config.slow_down is None or len(config.slow_down) == config.head_dim // 2)
     )
     if not fits:
-        raise ModelError(f"{name} has a shape that is not a Llama model's: {config}.", _ELSEWHERE)
+        raise UnsupportedModel(f"{name} has a shape that is not a Llama model's: {config}.", _ELSEWHERE)
     if rotary != config.head_dim:
-        raise ModelError(
+        raise UnsupportedModel(
             f"{name} rotates {rotary} of {config.head_dim} head dimensions, which is not supported.",
             _ELSEWHERE,
         )

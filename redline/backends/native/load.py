@@ -10,7 +10,7 @@ from redline.backends.native.linear import Linear, pack, rows_dtype
 from redline.backends.native.model import Block, Model
 from redline.backends.native.rope import Rotary, side_by_side
 from redline.backends.native.weights import Source
-from redline.core.errors import ModelError
+from redline.core.errors import ModelError, UnsupportedModel
 
 
 def build(config: Config, source: Source, device: torch.device, dtype: torch.dtype) -> Model:
@@ -29,7 +29,7 @@ def build(config: Config, source: Source, device: torch.device, dtype: torch.dty
         loader.used.add("output.weight")
     left = source.names() - loader.used
     if left:
-        raise ModelError(
+        raise UnsupportedModel(
             f"{source.name} holds {len(left)} tensors that a {config.architecture} model does not use, "
             f"{min(left)} for one.",
             "It is a variant that the native engine does not run; try the transformers or llama.cpp backend.",

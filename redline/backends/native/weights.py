@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from redline.backends.gguf_file import GGUFFile, Stored
-from redline.core.errors import ModelError
+from redline.core.errors import ModelError, UnsupportedModel
 
 _BLOCK = 1 << 18
 """Numbers to dequantise at a time: few enough for a core's cache, which makes it several times faster."""
@@ -117,7 +117,7 @@ class GGUFSource:
             try:
                 list(workers.map(fill, range(0, len(flat), step)))
             except NotImplementedError:
-                raise ModelError(
+                raise UnsupportedModel(
                     f"{self.name} stores {name} in a quantisation that gguf cannot undo.",
                     "Use a Q4_K_M, Q8_0 or F16 file of the same model.",
                 ) from None

@@ -13,7 +13,7 @@ from redline.backends.gguf_file import GGUFFile
 from redline.backends.tokenizer import kinds
 from redline.backends.tokenizer.chat import Template
 from redline.backends.tokenizer.text import ModelTokenizer, Vocabulary
-from redline.core.errors import ModelError
+from redline.core.errors import ModelError, UnsupportedModel
 
 _ENDS = frozenset(
     (
@@ -55,7 +55,7 @@ def from_gguf(file: GGUFFile) -> ModelTokenizer:
         core = kinds.sentence_piece(plain, get("scores", []), get("add_space_prefix", True), users)
         to_bytes = kinds.sentence_piece_bytes
     else:
-        raise ModelError(
+        raise UnsupportedModel(
             f"{name} has a {get('model')!r} tokenizer, which redline does not know.",
             "It knows byte-level BPE (gpt2) and SentencePiece BPE (llama).",
         )
@@ -99,7 +99,7 @@ def from_folder(folder: Path) -> ModelTokenizer:
     """
     path = folder / "tokenizer.json"
     if not path.exists():
-        raise ModelError(
+        raise UnsupportedModel(
             f"{folder} has no tokenizer.json.", "Save the model's fast tokenizer there with save_pretrained."
         )
     try:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
 
-from redline.core.errors import ModelError
+from redline.core.errors import ModelError, UnsupportedModel
 
 _QWEN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
@@ -75,7 +75,7 @@ def byte_level(plain: Mapping[str, int], merges: Sequence[str], pre: str, users:
         ModelError: `pre` is not known, or a merge names no token.
     """
     if pre not in _PRE:
-        raise ModelError(
+        raise UnsupportedModel(
             f"The model's tokenizer cuts words by the rule {pre!r}, which redline does not know.",
             "Open the model's Hugging Face folder, which describes the rule, instead of the GGUF file.",
         )

@@ -18,7 +18,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from redline.core.errors import OptionError
+from redline.core.errors import NotInstalled
 
 if TYPE_CHECKING:
     from redline.backends.transformers.backend import TransformersBackend
@@ -57,7 +57,7 @@ def load(
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "transformers":
             raise
-        raise OptionError(
+        raise NotInstalled(
             "The transformers backend needs the transformers library, which is not installed.",
             "pip install 'redline[transformers]'",
         ) from None

@@ -12,7 +12,7 @@ from redline.core.ports import Drafter, Pace
 PACES: dict[str, Callable[[int], Pace]] = {"fixed": Fixed, "streak": Streak, "confidence": Confidence}
 """Name to maker; every maker takes the depth to start from."""
 
-DEPTHS = {"fixed": 5, "streak": 5, "confidence": 12}
+DEPTHS = {"fixed": 5, "streak": 5, "confidence": 14}
 """Where each starts unless told otherwise; a drafter that stops by itself may be let run."""
 
 
