@@ -4,7 +4,9 @@ Run: python benchmarks/assisted.py [--model NAME] [--draft NAME] [--per-category
 
 transformers reads the same GGUF files, dequantised to float32, as the native engine does. Four arms take
 turns on every prompt: its plain `generate`, the same with `assistant_model`, and redline plain and with the
-draft. Every time includes reading the prompt.
+draft. Every time includes reading the prompt. The targets compute the same numbers in the same precision; the
+drafts are what each uses by default: transformers' is the file in float32, and redline's is the file in q4_0
+under llama.cpp, since a draft's numbers change no text.
 """
 
 import argparse
@@ -19,7 +21,7 @@ import transformers
 
 from redline import models
 from redline.bench import read_questions
-from redline.bench.machine import commit, machine, versions
+from redline.bench.machine import commit, describe, machine, versions
 from redline.core.stop import Limits
 from redline.engine import Engine, generate
 from redline.engine.generate import to_tokens
@@ -71,11 +73,12 @@ def main() -> None:
             strict=True,
         )
     )
-    warm = to_tokens(plain, "Once upon a time there was")
+    questions = read_questions(limit=args.per_category)
+    warm = to_tokens(plain, [{"role": "user", "content": max((q.turns[0] for q in questions), key=len)}])
     for write in arms.values():
         write(warm)
     trials = []
-    for number, question in enumerate(read_questions(limit=args.per_category)):
+    for number, question in enumerate(questions):
         prompt = to_tokens(plain, [{"role": "user", "content": question.turns[0]}])
         order = ARMS[number % len(ARMS) :] + ARMS[: number % len(ARMS)]
         for arm in order:
@@ -97,7 +100,8 @@ def main() -> None:
         "machine": machine(),
         "versions": versions(),
         "commit": commit(),
-        "settings": {**vars(args), "json": None, "pace": "confidence"},
+        "settings": {"model": args.model, "draft": args.draft, "tokens": args.tokens},
+        "backends": {"target": describe(drafted.target), "draft": describe(drafted.drafter.backend)},
         "trials": trials,
     }
     if args.json:
@@ -143,7 +147,7 @@ def table(document: dict) -> str:
     lines.append("")
     lines.append(
         f"{document['machine']['processor']}, {document['machine']['cores']} cores, torch "
-        f"{document['versions']['torch']}, transformers {document['versions']['transformers']}, float32, "
+        f"{document['versions']['torch']}, transformers {document['versions']['transformers']}, targets float32, "
         f"{document['settings']['tokens']} tokens an answer, medians with the prompt, and of paired "
         f"ratios. {'All arms write the same text.' if same else 'Arms differ in some texts.'}"
     )

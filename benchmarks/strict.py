@@ -9,13 +9,13 @@ explained by `redline.doctor.explain`; one under `strict`, or one that is no nea
 
 import argparse
 import json
+import math
 import sys
-from dataclasses import asdict
 from pathlib import Path
 
 from redline import backends, models
 from redline.bench import read_questions
-from redline.bench.machine import machine, versions
+from redline.bench.machine import commit, machine, versions
 from redline.core.sampling import Sampling
 from redline.core.stop import Limits
 from redline.doctor import explain
@@ -48,11 +48,26 @@ def main() -> int:
             prompt = to_tokens(plain, [{"role": "user", "content": question.turns[0]}])
             expected = generate(plain, prompt, sampling, limits, SEED).tokens
             for arm, engine in arms.items():
-                written = generate(engine, prompt, sampling, limits, SEED).tokens
+                result = generate(engine, prompt, sampling, limits, SEED)
+                written = result.tokens
                 same[f"{way}, {arm}"] = same.get(f"{way}, {arm}", 0) + (written == expected)
-                fork = explain(target, prompt, expected, written, sampling=sampling, seed=SEED)
+                # Only the widths that were used: others may be noisier, and would excuse too much.
+                widths = {1 + len(step.proposed) for step in result.steps if step.proposed}
+                fork = explain(
+                    target, prompt, expected, written, sampling=sampling, seed=SEED, widths=sorted(widths)
+                )
                 if fork:
-                    found.append({"way": way, "arm": arm, "question": question.id, **asdict(fork)})
+                    found.append(
+                        {
+                            "way": way,
+                            "arm": arm,
+                            "question": question.id,
+                            "position": fork.position,
+                            "gap": fork.gap if math.isfinite(fork.gap) else None,
+                            "noise": fork.noise,
+                            "verdict": fork.verdict,
+                        }
+                    )
                     print(f"{way}, {arm}, {question.id}: {fork.sentence}", flush=True)
     for name, count in same.items():
         print(f"{name}: {count} of {len(questions)} equal to plain decoding")
@@ -60,6 +75,7 @@ def main() -> int:
         document = {
             "machine": machine(),
             "versions": versions(),
+            "commit": commit(),
             "model": target.name,
             "dtype": target.traits.dtype,
             "exact_widths": target.traits.exact_widths,

@@ -37,6 +37,7 @@ class Opening(TypedDict, total=False):
         threads: CPU threads, at most one a core, which is also what is used when left out.
         context: Fewer positions than the model has.
         gpu_layers: For llama.cpp, layers to keep on a GPU.
+        shared: For llama.cpp, all texts in one memory: trees, and batches in one pass, but no exact bits.
         trust_remote_code: For transformers: run Python code that comes with the model.
     """
 
@@ -46,6 +47,7 @@ class Opening(TypedDict, total=False):
     threads: int | None
     context: int | None
     gpu_layers: int | None
+    shared: bool
     trust_remote_code: bool
 
 
@@ -109,8 +111,11 @@ def _first(names: list[str], path: Path, role: Role, how: Opening) -> Backend:
             reasons.append(error)
             continue
         if reasons:
-            _log.info("%s runs on %s: %s %s", path.name, name, reasons[0].message, reasons[0].hint)
+            _log.warning("%s runs on %s: %s %s", path.name, name, reasons[0].message, reasons[0].hint)
         return backend
+    missing = next((error for error in reasons if isinstance(error, NotInstalled)), None)
+    if missing and missing is not reasons[0]:  # what would help is what to type
+        raise UnsupportedModel(reasons[0].message, f"{missing.message} {missing.hint}")
     raise reasons[0]
 
 
@@ -132,7 +137,7 @@ def _existing(source: str | Path) -> Path:
 def _native(source: str | Path, role: Role, how: Opening) -> Backend:
     from redline.backends import native
 
-    _refuse(role, how, "native", "gpu_layers", "trust_remote_code")
+    _refuse(role, how, "native", "gpu_layers", "shared", "trust_remote_code")
     return native.load(Path(source), **_only(how, "device", "dtype", "threads", "context"))
 
 
@@ -141,19 +146,23 @@ def _llamacpp(source: str | Path, role: Role, how: Opening) -> Backend:
 
     _refuse(role, how, "llamacpp", "device", "dtype", "trust_remote_code")
     exact = role == "target"
-    return llamacpp.load(Path(source), exact=exact, **_only(how, "threads", "context", "gpu_layers"))
+    return llamacpp.load(
+        Path(source), exact=exact, **_only(how, "threads", "context", "gpu_layers", "shared")
+    )
 
 
 def _transformers(source: str | Path, role: Role, how: Opening) -> Backend:
     from redline.backends import transformers
 
-    _refuse(role, how, "transformers", "gpu_layers")
+    _refuse(role, how, "transformers", "gpu_layers", "shared")
     if isinstance(source, Path) and not source.is_dir():
         raise ModelError(
             f"{source.name} is a file, and transformers reads folders.",
             "Use the backend native or llamacpp for a GGUF file.",
         )
-    return transformers.load(source, **_only(how, *Opening.__annotations__))
+    return transformers.load(
+        source, **_only(how, "device", "dtype", "threads", "context", "trust_remote_code")
+    )
 
 
 _OPENERS: dict[str, Callable[[str | Path, Role, Opening], Backend]] = {
@@ -166,6 +175,7 @@ _INSTEAD = {
     "dtype": "It computes in the file's own precision; `redline models convert` makes another.",
     "device": "Say with gpu_layers how much of the model goes to a GPU.",
     "gpu_layers": "Name a device instead.",
+    "shared": "Its texts are read together as they are.",
     "trust_remote_code": "Only transformers runs code that comes with a model.",
 }
 

@@ -10,7 +10,7 @@ from time import perf_counter
 
 from redline import backends
 from redline.core import theory
-from redline.core.errors import OptionError, UnsupportedModel
+from redline.core.errors import NoRoom, OptionError, UnsupportedModel
 from redline.core.ports import Backend, Chunk
 
 _PREFIX = 64
@@ -28,50 +28,54 @@ def fastest(path: Path, role: backends.Role, how: backends.Opening) -> Backend:
     single row is fast may be slow at checking. At most two engines hold the model at a time.
 
     Raises:
-        UnsupportedModel, OptionError: No engine can run the model with these options; the first one's reason.
+        UnsupportedModel, OptionError, NoRoom: No engine can run the model with these options; the first
+            one's reason.
     """
-    best: tuple[float, Backend] | None = None
-    refusals: list[UnsupportedModel | OptionError] = []
-    found: dict[str, float] = {}
-    for name in backends.candidates(path, role):
-        try:
+    widths = (1, _DEPTH + 1) if role == "target" else (1,)
+    opened: list[Backend] = []
+    refusals: list[UnsupportedModel | OptionError | NoRoom] = []
+    found: list[tuple[float, str]] = []
+    try:
+        for name in backends.candidates(path, role):
             options = how.copy()
             options["backend"] = name
-            backend = backends.open(path, role, **options)
-        except (UnsupportedModel, OptionError) as error:
-            refusals.append(error)
-            _log.info("%s cannot run %s: %s", name, path.name, error.message)
-            continue
-        found[name] = predicted_s(backend, (1, _DEPTH + 1) if role == "target" else (1,))
-        if best and best[0] <= found[name]:
+            try:
+                opened.append(backends.open(path, role, **options))
+            except (UnsupportedModel, OptionError, NoRoom) as error:
+                refusals.append(error)
+                _log.info("%s cannot run %s: %s", name, path.name, error.message)
+                continue
+            found.append((predicted_s(opened[-1], widths), f"{name} in {opened[-1].traits.dtype}"))
+            if len(opened) == 2:  # keep the faster one
+                opened.pop(0 if found[-1] < min(found[:-1]) else 1).close()
+    except BaseException:
+        for backend in opened:
             backend.close()
-            continue
-        if best:
-            best[1].close()
-        best = (found[name], backend)
-    if best is None:
+        raise
+    if not opened:
         raise refusals[0]
-    times = ", ".join(f"{name} {1000 * seconds:.0f} ms" for name, seconds in found.items())
-    _log.info(
-        "%s runs on %s; predicted for a token: %s.", path.name, min(found, key=found.__getitem__), times
-    )
-    return best[1]
+    times = ", ".join(f"{what} {1000 * seconds:.0f} ms" for seconds, what in found)
+    guessing = f" with {_ACCEPTANCE:.0%} of guesses kept" if role == "target" else ""
+    _log.info("%s runs on %s; predicted for a token%s: %s.", path.name, min(found)[1], guessing, times)
+    return opened[0]
 
 
 def predicted_s(backend: Backend, widths: Sequence[int]) -> float:
     """Seconds per token of the cheapest step among passes of these widths, guesses being free."""
-    cache = backend.open()
-    tokens = [i % backend.tokenizer.size for i in range(100, 100 + _PREFIX + max(widths))]
+    cache, ahead = backend.open(), max(widths)
+    prefix = min(_PREFIX, backend.traits.context - ahead)
+    tokens = [i % backend.tokenizer.size for i in range(100, 100 + prefix + ahead)]
+    times: dict[int, list[float]] = {width: [] for width in widths}
     try:
-        backend.extend([Chunk(cache, tokens[:_PREFIX], "none")])
-        times: dict[int, list[float]] = {width: [] for width in widths}
+        if prefix > 0:
+            backend.extend([Chunk(cache, tokens[:prefix], "none")])
         for _ in range(_ROUNDS):
             for width in widths:
                 began = perf_counter()
-                backend.extend([Chunk(cache, tokens[_PREFIX : _PREFIX + width])])
+                backend.extend([Chunk(cache, tokens[-width:])])
                 times[width].append(perf_counter() - began)
                 if backend.traits.rollback != "none":
-                    cache.rewind(_PREFIX)
+                    cache.rewind(prefix)
     finally:
         cache.close()
     return min(median(s[1:]) / theory.expected_tokens(_ACCEPTANCE, n - 1) for n, s in times.items())

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from redline.core.errors import OptionError, RewindError
+from redline.core.pace import pieces
 from redline.core.ports import Backend, Cache, Chunk
 
 
@@ -21,6 +24,9 @@ class Strict:
     Args:
         inner: The backend; closed with this one.
 
+    Raises:
+        OptionError: Not even a single row has bits of its own.
+
     Attributes:
         inner: The backend.
         widths: The widths used, ascending.
@@ -30,14 +36,14 @@ class Strict:
         self.name, self.tokenizer = inner.name, inner.tokenizer
         self.widths = inner.traits.exact_widths
         self.inner = inner
+        if not self.widths:
+            raise OptionError(
+                f"{self.name} has no exact widths: its texts share a memory, where their places show.",
+                "Open it without shared memory.",
+            )
         # Pieces leave a snapshot of the last one only, and nodes of a tree do not come in pieces.
-        rollback = inner.traits.rollback
-        self.traits = replace(
-            inner.traits,
-            row_invariant=True,
-            trees=False,
-            rollback="none" if rollback == "snapshot" and len(self.widths) > 1 else rollback,
-        )
+        rollback = "none" if inner.traits.rollback == "snapshot" else inner.traits.rollback
+        self.traits = replace(inner.traits, row_invariant=True, trees=False, rollback=rollback)
 
     def open(self) -> Cache:
         return self.inner.open()
@@ -50,7 +56,8 @@ class Strict:
         except BaseException:
             for chunk, start in zip(chunks, starts, strict=True):
                 if chunk.cache.length > start:
-                    chunk.cache.rewind(start)
+                    with suppress(RewindError):  # then the cache is longer than it was, and says so
+                        chunk.cache.rewind(start)
             raise
 
     def close(self) -> None:
@@ -73,12 +80,3 @@ class Strict:
             wanted = "none" if chunk.rows == "last" and at < len(chunk.tokens) else chunk.rows
             rows.append(self.inner.extend([Chunk(chunk.cache, part, wanted)])[0])
         return np.concatenate(rows)
-
-
-def pieces(rows: int, widths: Sequence[int]) -> list[int]:
-    """`rows` as a sum of few exact widths, the widest first; 1 is always among them."""
-    found: list[int] = []
-    while rows:
-        found.append(max(width for width in widths if width <= rows))
-        rows -= found[-1]
-    return found

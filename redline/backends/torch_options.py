@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
-
 import torch
 
+from redline.backends.cores import cores
 from redline.core.errors import OptionError, is_whole
 
 
@@ -46,7 +45,7 @@ def set_threads(threads: int | None) -> None:
     """
     if threads is None:
         return
-    most = os.cpu_count() or 1
+    most = cores()
     if not is_whole(threads) or not 1 <= threads <= most:
         raise OptionError(f"threads is {threads!r}.", f"It must be from 1 to {most} on this machine.")
     torch.set_num_threads(threads)

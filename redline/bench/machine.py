@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import subprocess
 from importlib.metadata import PackageNotFoundError, version
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import redline
+from redline.backends.cores import cores
 from redline.core.ports import Backend
 
 PACKAGES = ("redline", "torch", "numpy", "llama-cpp-python", "transformers")
@@ -19,7 +19,7 @@ def machine() -> dict[str, Any]:
     """Processor, cores, system and Python."""
     return {
         "processor": _processor(),
-        "cores": os.cpu_count(),
+        "cores": cores(),
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,6 +19,7 @@ from redline.cli import options
 from redline.cli.bench_table import show
 from redline.cli.generate import is_comparable
 from redline.core.errors import OptionError, RedlineError
+from redline.core.pace import choose_pace
 from redline.core.ports import Backend
 from redline.core.sampling import Sampling
 from redline.core.stop import Limits
@@ -88,23 +89,18 @@ def bench(
     questions = read_questions(tasks, category or (), limit)
     if json_file and str(json_file) != "-":
         check_place(json_file, "--json")
-    make = partial(
-        load,
-        rule=rule,
-        pace=pace,
-        depth=depth,
-        keep=0,
-        strict=strict,
-        backend=backend,
-        device=device,
-        dtype=dtype,
-        threads=threads,
-        context=context,
-        gpu_layers=gpu_layers,
-        trust_remote_code=trust_remote_code,
-    )
-    how = {"draft_backend": draft_backend, "draft_precision": draft_precision}
-    drafted = _engines(make, model, draft or ["ngram"], how)
+    opening = {
+        "backend": backend,
+        "device": device,
+        "dtype": dtype,
+        "threads": threads,
+        "context": context,
+        "gpu_layers": gpu_layers,
+        "trust_remote_code": trust_remote_code,
+    }
+    of_draft = {"draft_backend": draft_backend, "draft_precision": draft_precision}
+    make = partial(load, rule=rule, pace=pace, depth=depth, keep=0, strict=strict)
+    drafted = _engines(make, model, draft or ["ngram"], opening, of_draft)
     target, first = drafted[0].target, drafted[0]
     arms = {PLAIN: Engine(target, keep=0)} | {_name(engine): engine for engine in drafted}
     sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
@@ -116,6 +112,8 @@ def bench(
         "comparable": is_comparable(first, sampling),
         "pace": pace,
         "depth": depth,
+        "paces": {_name(e): choose_pace(pace, depth, e.drafter) for e in drafted},
+        "draft_precision": draft_precision,
         "strict": strict,
         "max_tokens": max_tokens,
         "stop_at_end": stop_at_end,
@@ -126,6 +124,7 @@ def bench(
         "seed": seed,
         "tasks": tasks.name if tasks else "built-in",
         "limit": limit,
+        "categories": category,
         "repeats": repeat,
         "chat": chat,
     }
@@ -135,13 +134,16 @@ def bench(
     trials, stopped = _collect(running, answers)
     if not trials:
         raise typer.Exit(130)
+    backends = {"target": describe(target), "drafts": {_name(e): _about(e) for e in drafted}}
+    if json_file and str(json_file) != "-":  # what took hours is safe before anything else is tried
+        _write(report(trials, PLAIN, {**settings, "complete": False}, backends=backends), json_file)
     found = _differences(trials, target, sampling, seed) if settings["comparable"] else []
     document = report(
         trials,
         PLAIN,
         {**settings, "complete": not stopped},
         differences=found,
-        backends={"target": describe(target), "drafts": {_name(e): _about(e) for e in drafted}},
+        backends=backends,
         pass_cost=None if stopped else pass_cost(target, trials),
     )
     show(document)
@@ -164,13 +166,19 @@ def plot(
 
 
 def _engines(
-    make: partial[Engine], model: str, drafts: Sequence[str], how: Mapping[str, str | None]
+    make: partial[Engine],
+    model: str,
+    drafts: Sequence[str],
+    opening: dict[str, Any],
+    of_draft: dict[str, Any],
 ) -> list[Engine]:
-    """One engine a draft, around one target; `how` is for the drafts that are models."""
+    """One engine a draft, around one target; each takes the options for the models that it opens."""
     engines: list[Engine] = []
     for draft in drafts:
-        own = {} if draft in MODEL_FREE else how
-        engines.append(make(engines[0].target if engines else model, draft, **own))
+        opens = draft not in MODEL_FREE
+        how = opening if opens or not engines else {}
+        how = how | of_draft if opens or set(drafts) <= set(MODEL_FREE) else how
+        engines.append(make(engines[0].target if engines else model, draft, **how))
         if engines[-1].drafter is None:
             raise OptionError("There is nothing to compare: the draft is none.", "Name one with --draft.")
     names = [_name(engine) for engine in engines]

@@ -41,9 +41,9 @@ def show(document: Mapping[str, Any]) -> None:
 
 
 def _table(arm: str, numbers: Mapping[str, Any], settings: Mapping[str, Any]) -> Table:
-    depth = [] if settings["depth"] is None else [f"depth {settings['depth']}"]
+    name, depth = settings["paces"][arm]
     lossy = [] if settings["exact"] else ["LOSSY"]
-    title = " · ".join([settings["model"], arm, settings["rule"], *depth, *lossy])
+    title = " · ".join([settings["model"], arm, settings["rule"], f"{name} {depth}", *lossy])
     table = Table(title=title, title_justify="left", box=box.SIMPLE, padding=0, collapse_padding=True)
     table.add_column("prompts", overflow="fold")
     for name in COLUMNS:

@@ -17,6 +17,7 @@ from redline.cli.models import pull_one
 from redline.cli.render import legend, redlined, time_split
 from redline.core.metrics import fold
 from redline.core.stop import Limits
+from redline.doctor import Fork, explain
 from redline.engine import Engine, Result
 from redline.engine import generate as write
 from redline.engine.generate import stream, to_tokens
@@ -57,6 +58,7 @@ def demo(
         write(plain, "warm-up", limits=Limits(4))
     legend(console)
     pairs: dict[str, tuple[Result, Result]] = {}
+    forks: list[Fork | None] = []
     questions = {question.id: question for question in read_questions()}
     for number, title in SHOWN.items():
         prompt = questions[number].turns[0]
@@ -67,17 +69,24 @@ def demo(
         fast = _show(engine, tokens, max_tokens, console)
         with notes.status("the same by plain decoding, to compare"):
             slow = write(plain, tokens, limits=Limits(max_tokens), seed=fast.seed)
+            forks.append(explain(engine.target, tokens, slow.tokens, fast.tokens, widths=widths(fast)))
         pairs[title] = (slow, fast)
     console.rule("[bold]what it gained")
     console.print(_table(pairs))
     share = fold(step for _, fast in pairs.values() for step in fast.steps).share
     console.print(time_split(share))
     console.print(running(engine), style="dim", markup=False)
-    same = all(slow.tokens == fast.tokens for slow, fast in pairs.values())
-    console.print(
-        f"identical to plain decoding: [bold {'green' if same else 'red'}]{'yes' if same else 'no'}"
-    )
-    raise typer.Exit(0 if same else 1)
+    forks = [fork for fork in forks if fork]
+    for fork in forks:
+        console.print(f"not identical: {fork.sentence}", markup=False)
+    same = f"[bold {'red' if forks else 'green'}]{'no' if forks else 'yes'}"
+    console.print(f"identical to plain decoding: {same}")
+    raise typer.Exit(1 if any(fork.verdict == "bug" for fork in forks) else 0)
+
+
+def widths(result: Result) -> list[int]:
+    """Rows of the passes that checked guesses; one for none, so that a fork is always explained."""
+    return sorted({1 + len(step.proposed) for step in result.steps if step.proposed}) or [2]
 
 
 def _show(engine: Engine, tokens: list[int], max_tokens: int, console: Console) -> Result:

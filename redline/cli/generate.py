@@ -16,7 +16,6 @@ from redline.bench import describe
 from redline.cli import options
 from redline.cli.render import legend, redlined
 from redline.core.errors import OptionError
-from redline.core.metrics import inexact_widths
 from redline.core.pace import choose_pace
 from redline.core.ports import Backend
 from redline.core.sampling import Sampling
@@ -118,7 +117,7 @@ def generate(
     tokens = to_tokens(engine, [{"role": "user", "content": text}] if chat else text)
     limits = Limits(max_tokens, tuple(stop or ()))
     result = _write(engine, tokens, sampling, limits, seed, show=not as_json, marks=marks)
-    inexact = inexact_widths(engine.target.traits, result.steps)
+    inexact = result.inexact_widths
     about = {
         "model": engine.target.name,
         "draft": engine.drafter.name if engine.drafter else "none",
@@ -146,8 +145,8 @@ def generate(
     if inexact and is_comparable(engine, sampling):
         widths = ", ".join(map(str, inexact))
         notes.print(
-            f"note: passes of {widths} rows differ from single rows in their last bits here; near-ties may "
-            "fall otherwise than in plain decoding. --strict avoids such passes.",
+            f"note: the last bits of passes of {widths} rows are not plain decoding's here, so near-ties may "
+            "fall otherwise. --strict avoids such passes.",
             soft_wrap=True,
         )
     if trace_file:

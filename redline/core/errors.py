@@ -51,6 +51,10 @@ class UnsupportedModel(ModelError):
     """A model that is whole, and of a kind that this engine does not run; another engine may."""
 
 
+class NoRoom(ModelError):
+    """A model or a text needs more memory than is free."""
+
+
 class VocabularyError(RedlineError, ValueError):
     """Target and drafter do not mean the same text by the same token ids."""
 

@@ -58,10 +58,18 @@ class Metrics:
         return {name: getattr(self, name) for name in DEFINITIONS}
 
 
-def inexact_widths(traits: Traits, steps: Iterable[Step]) -> list[int]:
-    """Rows of the passes over one text whose bits may not be those of one-row passes, ascending."""
-    widths = {1 + len(step.proposed) for step in steps if step.emitted}
-    return [] if traits.row_invariant else sorted(widths - set(traits.exact_widths))
+def inexact_widths(traits: Traits, steps: Iterable[Step]) -> tuple[int, ...]:
+    """Rows of the passes over one text whose bits may not be those of one-row passes, ascending.
+
+    A memory that comes back from a snapshot reads again what was kept, which is a pass too.
+    """
+    if traits.row_invariant:
+        return ()
+    decode = [step for step in steps if step.emitted]
+    widths = {1 + len(step.proposed) for step in decode}
+    if traits.rollback == "snapshot":
+        widths |= {1 + step.accepted for step in decode if step.accepted < len(step.proposed)}
+    return tuple(sorted(widths - set(traits.exact_widths)))
 
 
 def fold(steps: Iterable[Step]) -> Metrics:

@@ -200,7 +200,8 @@ class Traits:
         trees: Takes chunks with `parents` and rewinds along a path.
         row_invariant: A row's logits do not depend, bit for bit, on the other rows of the pass.
         exact_widths: Where that does not hold: how many rows a pass over one text alone may have and still
-            give every row the bits that passes of one row give it. Ascending, always with 1.
+            give every row the bits that passes of one row give it, ascending. Empty where not even a single
+            row's bits are its own, since they depend on what else is in memory.
         dtype, device: What the arithmetic runs in and on.
         threads: CPU threads that are busy during a pass; 0 where the work is elsewhere.
     """

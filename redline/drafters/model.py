@@ -41,7 +41,7 @@ def check_vocabulary(target: Tokenizer, draft: Tokenizer) -> None:
         special.append(f"{token} is {theirs!r} and {ours!r}")
     if special:
         more = f", and {len(special) - 3} more" if len(special) > 3 else ""
-        _log.info("Target and drafter have different control tokens: %s%s.", "; ".join(special[:3]), more)
+        _log.warning("Target and drafter have different control tokens: %s%s.", "; ".join(special[:3]), more)
 
 
 _log = logging.getLogger("redline")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from redline.core.errors import OptionError, RedlineError, is_whole
-from redline.core.metrics import Metrics, fold
+from redline.core.metrics import Metrics, fold, inexact_widths
 from redline.core.sampling import Sampling
 from redline.core.stop import Limits
 from redline.core.types import Finish, Step
@@ -51,6 +51,8 @@ class Result:
         finish: Why it ended.
         seed: Repeats the run when given again.
         steps: The record of every pass.
+        inexact_widths: Rows of those passes whose bits may not be those of one-row passes, so that a near-tie
+            may have fallen otherwise than in plain decoding; none on a row-invariant target.
     """
 
     text: str
@@ -58,6 +60,7 @@ class Result:
     finish: Finish
     seed: int
     steps: tuple[Step, ...]
+    inexact_widths: tuple[int, ...] = ()
 
     @property
     def metrics(self) -> Metrics:
@@ -154,6 +157,7 @@ class Stream(Iterator[Piece]):
             finish=finish,
             seed=self.seed,
             steps=tuple(self.steps),
+            inexact_widths=inexact_widths(self._engine.target.traits, self.steps),
         )
 
     def close(self) -> None:

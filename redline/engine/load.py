@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Unpack
@@ -68,25 +68,30 @@ def load(
     judge = find_rule(rule)
     if pace is not None or depth is not None:  # what cannot be honoured shows itself before a model is loaded
         find_pace(pace or "fixed")(DEPTHS[pace or "fixed"] if depth is None else depth)
-    guess = _find_draft(draft, draft_sampling)
+    guess = _find_draft(draft, draft_backend, draft_sampling)
     opened: list[Backend] = []
     try:
         target = model
         if isinstance(target, str | Path):
             target = backends.open(_find(target, how.get("backend")), **how)
             opened.append(target)
+        elif how and not isinstance(guess, str | Path):
+            given = ", ".join(name for name, value in how.items() if value not in (None, False))
+            if given:
+                raise OptionError(f"No model is opened here, but {given} was given.", "Open it with these.")
         if strict and not target.traits.row_invariant:
             target = Strict(target)
-        if isinstance(guess, Path):
+            _check_strict(target, guess)
+        if isinstance(guess, str | Path):
             guess = _open_draft(guess, draft_backend, draft_precision, how)
             opened.append(guess)
         elif draft_backend or draft_precision:
             raise OptionError("There is no draft model to open.", "Leave draft backend and precision out.")
-        drafter = ModelDrafter(guess, target, draft_sampling) if isinstance(guess, Backend) else guess
+        drafter = ModelDrafter(guess, target, draft_sampling, keep) if isinstance(guess, Backend) else guess
         name, start = choose_pace(pace, depth, drafter)
         make = partial(find_pace(name), start)
         if isinstance(target, Strict):
-            make, keep = partial(_whole, make, target.widths[-1]), 0
+            make, keep = partial(_whole, make, target.widths), 0
         return Engine(target, drafter, rule=judge, pace=make, keep=keep)
     except BaseException:
         for backend in opened:
@@ -94,8 +99,16 @@ def load(
         raise
 
 
-def _whole(make: Callable[[], Pace], width: int) -> Pace:
-    return Whole(make(), width)
+def _whole(make: Callable[[], Pace], widths: Sequence[int]) -> Pace:
+    return Whole(make(), widths)
+
+
+def _check_strict(target: Strict, guess: object) -> None:
+    if guess is not None and target.inner.traits.rollback == "snapshot":
+        raise OptionError(
+            f"{target.name} comes back from a snapshot of its last pass, and strict passes are several.",
+            "Leave strict out, or decode plainly.",
+        )
 
 
 def _find(model: str | Path, backend: str | None) -> str | Path:
@@ -108,46 +121,60 @@ def _find(model: str | Path, backend: str | None) -> str | Path:
         raise
 
 
-def _open_draft(path: Path, backend: str | None, precision: str | None, how: Opening) -> Backend:
+def _open_draft(source: str | Path, backend: str | None, precision: str | None, how: Opening) -> Backend:
     """A draft model, in a precision that drafts fast."""
     from redline.backends.llamacpp import is_installed
-    from redline.models.convert import at_hand, converted
 
     how = how.copy()
     how["backend"] = backend
     how.pop("context", None)  # a draft's own is as long as it can be
-    small = path.is_file() and path.stat().st_size <= _SMALL_BYTES
-    llama = path.is_file() and backend in (None, "llamacpp") and is_installed()
+    if backend != "transformers":
+        how.pop("trust_remote_code", None)  # said of the target
+    file = source if isinstance(source, Path) and source.is_file() else None
+    llama = file is not None and backend in (None, "llamacpp") and is_installed()
     if precision not in (None, "file") and not llama:
         raise OptionError(
             f"Only a GGUF file on llama.cpp can be drafted with in {precision}.",
             "Leave the draft precision out, or use a GGUF file and the backend llamacpp.",
         )
-    if llama and precision != "file" and (precision or small):
-        precision = precision or "q4_0"
-        if at_hand(path, precision) is None:
-            _log.info("Converting %s to %s for drafting, once, into the cache.", path.name, precision)
-        path = converted(path, precision)
-    return backends.open(path, "draft", **how)
+    return backends.open(_in_precision(file, precision) if file and llama else source, "draft", **how)
+
+
+def _in_precision(file: Path, precision: str | None) -> Path:
+    """A draft's file in the precision asked for; where none was, in q4_0 if that is little work."""
+    from redline.models.convert import at_hand, converted
+
+    if precision == "file" or (precision is None and file.stat().st_size > _SMALL_BYTES):
+        return file
+    to = precision or "q4_0"
+    try:
+        if at_hand(file, to) is None:
+            _log.warning("Converting %s to %s for drafting, once, into the cache.", file.name, to)
+        return converted(file, to)
+    except RedlineError as error:
+        if precision:
+            raise
+        _log.warning("%s drafts as it is, since it cannot be converted: %s", file.name, error.message)
+        return file
 
 
 def _find_draft(
-    draft: str | Path | Backend | Drafter | None, sampling: Sampling | None
-) -> Path | Backend | Drafter | None:
-    """What a draft's name means: a model's path, or a drafter that needs no model."""
-    found: Path | Backend | Drafter | None
+    draft: str | Path | Backend | Drafter | None, backend: str | None, sampling: Sampling | None
+) -> str | Path | Backend | Drafter | None:
+    """What a draft's name means: where a model lies, or a drafter that needs no model."""
+    found: str | Path | Backend | Drafter | None
     if draft == NONE:
         found = None
     elif isinstance(draft, str) and draft in MODEL_FREE:
         found = MODEL_FREE[draft]()
     elif isinstance(draft, str | Path):
         try:
-            found = models.find(draft)
+            found = _find(draft, backend)
         except UnknownName:
             raise unknown("draft", str(draft), [NONE, *MODEL_FREE, *models.names()]) from None
     else:
         found = draft
-    if sampling is not None and not isinstance(found, Path | Backend):
+    if sampling is not None and not isinstance(found, str | Path | Backend):
         raise OptionError(
             f"The drafter {found.name if found else 'none'} draws nothing, so it has no temperature.",
             "Leave the draft temperature out, or draft with a model.",

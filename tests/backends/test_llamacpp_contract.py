@@ -66,7 +66,7 @@ class TestSmolLM2(BackendContract):
 
     def test_every_width_is_exact(self, backend):
         assert backend.traits.row_invariant
-        assert backend.traits.exact_widths == (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16)
+        assert backend.traits.exact_widths == tuple(range(1, 17))
 
     def test_long_caches_keep_their_bits(self, backend):
         """llama.cpp changes its attention kernel at 512 cells; the way around that must hold."""
@@ -133,4 +133,18 @@ def test_a_kept_set_that_is_no_line_is_refused(tiny_gguf):
         backend.extend([Chunk(cache, [1])])
     cache.rewind(3, [3, 5])
     assert cache.length == 5
+    backend.close()
+
+
+def test_a_rewind_may_reach_behind_a_tree(tiny_gguf):
+    backend = llamacpp.load(tiny_gguf("qwen2"), threads=1, shared=True)
+    for length, path, text in ((2, (), [1, 2]), (2, (2, 3, 4), [1, 2, 3, 10, 20]), (4, (), [1, 2, 3, 10])):
+        cache, fresh = backend.open(), backend.open()
+        backend.extend([Chunk(cache, [1, 2, 3], "none")])
+        backend.extend([Chunk(cache, [10, 20, 30], "none", [-1, 0, 0])])
+        cache.rewind(length, path)
+        assert cache.length == len(text)
+        backend.extend([Chunk(fresh, text, "none")])
+        rows = [backend.extend([Chunk(each, [9, 8])])[0] for each in (cache, fresh)]
+        np.testing.assert_allclose(*rows, atol=0.01)
     backend.close()

@@ -7,7 +7,7 @@ import pytest
 
 from redline import backends
 from redline.backends import auto
-from redline.core.errors import ModelError, NotInstalled, OptionError, UnknownName, UnsupportedModel
+from redline.core.errors import ModelError, NoRoom, NotInstalled, OptionError, UnknownName, UnsupportedModel
 from redline.testing import ToyBackend
 
 
@@ -67,9 +67,13 @@ def test_a_draft_without_llamacpp_runs_natively_and_says_how_to_get_it(openers, 
 def test_where_nobody_can_the_first_reason_is_told(openers):
     _, broken, place = openers
     broken["native"] = UnsupportedModel("native says no.", "A hint.")
-    broken["llamacpp"] = NotInstalled("Not installed.", "Another.")
-    with pytest.raises(ModelError, match="native says no"):
+    broken["llamacpp"] = UnsupportedModel("llama.cpp too.", "Another.")
+    with pytest.raises(UnsupportedModel, match="native says no"):
         backends.open(place / "m.gguf")
+    broken["llamacpp"] = NotInstalled("Not installed.", "Type this.")
+    with pytest.raises(UnsupportedModel, match="native says no") as error:
+        backends.open(place / "m.gguf")
+    assert error.value.hint == "Not installed. Type this."
 
 
 def test_a_named_backend_is_the_only_one_asked(openers):
@@ -122,7 +126,8 @@ def test_auto_takes_the_fastest_and_closes_the_others(openers, monkeypatch, capl
     with caplog.at_level(logging.INFO, "redline"):
         assert backends.open(place / "m.gguf", backend="auto").name == "llamacpp"
     assert closed == ["native"]
-    assert "m.gguf runs on llamacpp; predicted for a token: native 200 ms, llamacpp 50 ms." in caplog.text
+    assert "m.gguf runs on llamacpp in exact; predicted for a token with 80% of guesses kept: " in caplog.text
+    assert "native in exact 200 ms, llamacpp in exact 50 ms." in caplog.text
     costs["llamacpp"] = 0.9
     assert backends.open(place / "m.gguf", backend="auto").name == "native"
     assert closed == ["native", "llamacpp"]
@@ -162,3 +167,28 @@ def test_a_damaged_file_is_not_handed_on(openers):
         with pytest.raises(ModelError, match="damaged"):
             backends.open(place / "m.gguf", backend=backend)
     assert {name for name, *_ in asked} == {"native"}
+
+
+def test_auto_leaves_nothing_open_when_measuring_fails(openers, monkeypatch):
+    _, _, place = openers
+    closed = []
+
+    def fail(backend, widths):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(auto, "predicted_s", fail)
+    monkeypatch.setattr(ToyBackend, "close", lambda self: closed.append(self.name))
+    with pytest.raises(KeyboardInterrupt):
+        backends.open(place / "m.gguf", backend="auto")
+    assert closed == ["native"]
+
+
+def test_auto_goes_on_without_an_engine_that_has_no_room(openers):
+    _, broken, place = openers
+    broken["llamacpp"] = NoRoom("It needs 9 GB.", "Close something.")
+    assert backends.open(place / "m.gguf", backend="auto").name == "native"
+
+
+def test_a_prediction_fits_a_short_context():
+    assert auto.predicted_s(ToyBackend(context=5), (1, 5)) > 0
+    assert auto.predicted_s(ToyBackend(context=20), (1, 5)) > 0

@@ -1,19 +1,20 @@
 """Strict passes: whatever the width of a draft, the bits are those of one-row passes."""
 
-import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redline.backends.strict import Strict, pieces
+from redline.backends.strict import Strict
 from redline.core.errors import ContextError, OptionError
-from redline.core.pace import Fixed, Whole
+from redline.core.metrics import inexact_widths
+from redline.core.pace import Fixed, Whole, pieces
 from redline.core.ports import Chunk
 from redline.core.sampling import Sampling
 from redline.core.stop import Limits
-from redline.core.types import Budget
+from redline.core.types import Budget, Step
 from redline.drafters import Ngram, Replay
 from redline.engine import Engine, generate, generate_many
 from redline.engine.load import load
@@ -105,20 +106,61 @@ def test_a_pass_that_fails_half_way_leaves_no_trace():
     assert cache.length == 8
 
 
-def test_pieces_of_a_snapshot_memory_cannot_be_taken_back():
-    target = Strict(Rounding(vocab_size=12, rollback="snapshot"))
+class Single(Rounding):
+    """Only single rows are exact, and the memory comes back from a snapshot."""
+
+    def __init__(self):
+        super().__init__(vocab_size=12, rollback="snapshot")
+        self.traits = replace(self.traits, exact_widths=(1,))
+
+
+@pytest.mark.parametrize("make", [Single, lambda: Rounding(vocab_size=12, rollback="snapshot")])
+def test_pieces_of_a_snapshot_memory_cannot_be_taken_back(make):
     with pytest.raises(OptionError, match="cannot forget"):
-        Engine(target, Ngram())
+        Engine(Strict(make()), Ngram())
+    with pytest.raises(OptionError, match="strict passes are several") as error:
+        load(make(), "ngram", strict=True)
+    assert "strict" in error.value.hint
+    plain = generate(Engine(make()), [1, 2, 3], limits=Limits(9)).tokens
+    assert generate(load(make(), "none", strict=True), [1, 2, 3], limits=Limits(9)).tokens == plain
 
 
-def test_whole_fills_the_passes_that_it_asks_for():
-    for width, depth in itertools.product((1, 2, 3, 5), range(12)):
-        budget = Whole(Fixed(depth), width).budget()
-        assert budget.depth <= depth
-        rows = budget.depth + 1
-        assert rows % width == 0 or rows == depth + 1 < width
-        assert depth - budget.depth < width
-    assert Whole(Fixed(7, nodes=7, confidence=0.3), 3).budget() == Budget(5, 5, 0.3)
+def test_a_target_without_any_exact_width_cannot_be_strict():
+    target = Rounding(vocab_size=12)
+    target.traits = replace(target.traits, exact_widths=())
+    with pytest.raises(OptionError, match="no exact widths"):
+        Strict(target)
+
+
+def test_a_result_names_the_widths_that_were_not_exact():
+    def widths(target, depth):
+        engine = Engine(target, Replay([[1] * 60], 12), pace=lambda: Fixed(depth), keep=0)
+        return generate(engine, [1] * 30, limits=Limits(12)).inexact_widths
+
+    assert set(widths(Rounding(vocab_size=12), 3)) <= {3, 4}
+    assert 4 in widths(Rounding(vocab_size=12), 3)
+    assert widths(Rounding(vocab_size=12), 1) == ()
+    assert widths(Strict(Rounding(vocab_size=12)), 3) == ()
+    assert widths(ToyBackend(vocab_size=12), 3) == ()
+
+
+def test_reading_again_behind_a_snapshot_is_a_pass_too():
+    traits = replace(Single().traits, exact_widths=(1, 5))
+    step = Step(0, 9, emitted=(1, 2, 3), proposed=(1, 2, 7, 7), parents=(-1, 0, 1, 2), path=(0, 1))
+    assert inexact_widths(traits, [step]) == (3,)
+    assert inexact_widths(replace(traits, rollback="truncate"), [step]) == ()
+
+
+@pytest.mark.parametrize("widths", [(1,), (1, 2), (1, 2, 3), (1, 2, 5), (*range(1, 10), 12, 16)])
+def test_whole_asks_for_the_most_rows_a_pass(widths):
+    for depth in range(20):
+        got = Whole(Fixed(depth), widths).budget().depth
+        assert got <= depth
+        worth = {n: n / len(pieces(n, widths)) for n in range(1, depth + 2)}
+        assert worth[got + 1] == max(worth.values())
+        assert all(worth[n] < worth[got + 1] for n in range(got + 2, depth + 2))
+        assert got > 0 or depth == 0
+    assert Whole(Fixed(7, nodes=7, confidence=0.3), (1, 2, 3)).budget() == Budget(5, 5, 0.3)
 
 
 def test_load_makes_a_target_strict_and_keeps_no_cache():
@@ -126,6 +168,6 @@ def test_load_makes_a_target_strict_and_keeps_no_cache():
     assert isinstance(engine.target, Strict)
     generate(engine, [1, 2] * 5, limits=Limits(6))
     assert engine._pool._idle == []
-    assert engine._pace().budget().depth == 4
+    assert engine._pace().budget().depth == 4  # of 1, 2 and 5 rows a pass
     exact = ToyBackend()
     assert load(exact, "ngram", strict=True).target is exact

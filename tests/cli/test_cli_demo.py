@@ -42,4 +42,5 @@ def test_a_difference_is_said_and_is_a_failure(redline, monkeypatch):
 
     ran = redline("demo", "--model", "bytes", "--max-tokens", "8")
     assert ran.status == 1
+    assert "not identical: a bug: at token 0" in ran.out
     assert ran.out.rstrip().endswith("identical to plain decoding: no")

@@ -95,6 +95,7 @@ def test_depth_zero_decodes_plainly(opened):
         {"draft_sampling": Sampling()},
         {"keep": -1},
         {"draft": "ngram", "draft_backend": "native"},
+        {"model": ToyBackend(), "draft": "ngram", "threads": 2},  # nothing is opened that could have them
         {"draft": "ngram", "draft_precision": "q4_0"},
         {"draft": "small", "draft_precision": "q4_0"},  # which is no file here
     ],
@@ -174,3 +175,20 @@ def test_a_small_gguf_draft_is_converted_unless_told_otherwise(opened, monkeypat
     assert drafted(large, draft_precision="q4_0") == "large-q4_0.gguf"
     monkeypatch.setattr("redline.backends.llamacpp.is_installed", lambda: False)
     assert drafted(draft) == "draft.gguf"
+
+
+def test_a_draft_that_cannot_be_converted_drafts_as_it_is(opened, monkeypatch, tmp_path, caplog):
+    draft = tmp_path / "draft.gguf"
+    draft.write_bytes(b"x")
+
+    def full(path, to):
+        raise OptionError("The cache is full.", "Make room.")
+
+    monkeypatch.setattr("redline.models.find", lambda name: Path(name))
+    monkeypatch.setattr("redline.models.convert.at_hand", full)
+    monkeypatch.setattr("redline.backends.llamacpp.is_installed", lambda: True)
+    load(ToyBackend(), draft)
+    assert opened[0][0] == draft
+    assert "draft.gguf drafts as it is, since it cannot be converted: The cache is full." in caplog.text
+    with pytest.raises(OptionError, match="full"):
+        load(ToyBackend(), draft, draft_precision="q4_0")

@@ -6,9 +6,9 @@ differs by quantisation, by width and by the length of the cache, so it is measu
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
+from redline.backends.cores import cores
 from redline.backends.gguf_file import read
 from redline.backends.llamacpp.backend import LlamaBackend
 from redline.backends.llamacpp.library import is_installed, library
@@ -47,9 +47,9 @@ def load(
         ContextError: `context` is longer than the model's.
     """
     library()
-    cores = cores_here()
-    if threads is not None and (not is_whole(threads) or not 1 <= threads <= cores):
-        raise OptionError(f"threads is {threads!r}.", f"It must be from 1 to {cores}, one a core.")
+    most = cores()
+    if threads is not None and (not is_whole(threads) or not 1 <= threads <= most):
+        raise OptionError(f"threads is {threads!r}.", f"It must be from 1 to {most}, one a core.")
     if gpu_layers is not None and not (is_whole(gpu_layers) and gpu_layers >= 0):
         raise OptionError(f"gpu_layers is {gpu_layers!r}.", "It must be 0 or more.")
     if path.is_dir():
@@ -64,15 +64,10 @@ def load(
             model,
             tokenizer_of(file, model),
             context=model.context_of(context),
-            threads=threads or cores,
+            threads=threads or most,
             shared=shared,
             exact=exact,
         )
     except BaseException:
         model.close()
         raise
-
-
-def cores_here() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -39,7 +39,7 @@ class LlamaBackend:
         threads: CPU threads.
         shared: All texts in one memory.
         exact: Prefer arithmetic that gives a row the same bits in every pass, and measure which widths
-            have them. Without, and where texts share a memory, only single rows count as exact.
+            have them. Without, only single rows count as exact, and where texts share a memory nothing does.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class LlamaBackend:
             rollback=recall.rollback,
             trees=shared,
             row_invariant=found.invariant,
-            exact_widths=found.widths,
+            exact_widths=() if shared else found.widths,
             dtype=model.precision,
             device=model.device,
             threads=threads,
@@ -115,7 +115,7 @@ class LlamaBackend:
             rows = [memory.decode(entries) for memory, entries in passes.items()]
         except BaseException:
             for cache in caches:
-                cache.undo()
+                cache.undo()  # never raises, or it would hide what happened
             raise
         for cache, growth in zip(caches, growths, strict=True):
             cache.commit(growth)

@@ -63,12 +63,17 @@ class LlamaCache(Slots):
     def undo(self) -> None:
         """Forget what a broken pass has left behind; where that cannot be done, the cache closes."""
         self._owner.give_back(self.drop_lines())
-        if not self.memory.back(self.sequence, self.length, self._now):
+        try:
+            back = self.memory.back(self.sequence, self.length, self._now)
+        except ModelError:
+            back = False
+        if not back:
             self.close()
 
     def keep(self, length: int, path: Sequence[int]) -> None:
         if self.parents:
-            self._keep_line([*range(self.settled, length), *path])
+            kept = [slot for slot in (*range(length), *path) if slot >= self.settled]
+            self._keep_line(kept, min(length, self.settled) + len(kept))
         elif length < self.length and not self.memory.cut(self.sequence, length):
             self._come_back(length)
 
@@ -102,15 +107,15 @@ class LlamaCache(Slots):
                 owners[slot - base].append(sequence)
         return owners
 
-    def _keep_line(self, slots: list[int]) -> None:
-        """Keep one line of the tree: what its sequence holds becomes the text's own."""
+    def _keep_line(self, slots: list[int], length: int) -> None:
+        """Keep one line of the tree, `length` entries in all: what its sequence holds becomes the text's."""
         line = next((sequence for sequence, line in self.lines if line[: len(slots)] == slots), None)
         if line is None:
             raise RewindError(
                 "llama.cpp keeps one line of a tree, and these slots are on several.",
                 "Rewind to the slots of one line, root first.",
             )
-        self.memory.cut(line, self.settled + len(slots))
+        self.memory.cut(line, length)
         self.memory.cut(self.sequence, 0)
         self.memory.share(line, self.sequence)
         self._owner.give_back(self.drop_lines())

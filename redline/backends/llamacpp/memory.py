@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from redline.backends.llamacpp.library import forget_errors, library, said
 from redline.backends.llamacpp.model import Model, as_bytes
-from redline.core.errors import ModelError
+from redline.core.errors import ModelError, NoRoom
 
 BATCH = 512
 """Tokens handed over at a time; longer prompts take several calls."""
@@ -81,7 +81,7 @@ class Memory:
         forget_errors()
         self.handle: Any = lib.llama_init_from_model(model.handle, params)
         if not self.handle:
-            raise ModelError(
+            raise NoRoom(
                 f"llama.cpp has no memory for {params.n_ctx} tokens: {said()}.",
                 "Ask for a shorter context with --context, or close other programs.",
             )

@@ -12,7 +12,7 @@ from typing import Any
 
 from redline.backends.gguf_file import GGUFFile
 from redline.backends.llamacpp.library import forget_errors, library, said
-from redline.core.errors import ContextError, ModelError, OptionError
+from redline.core.errors import ContextError, ModelError, NoRoom, OptionError
 
 _SPARE = 1.05  # weights, and a little for everything else
 _MOST_LAYERS = 512  # LLAMA_MAX_LAYERS
@@ -145,7 +145,7 @@ def check_room(what: str, need: float) -> None:
     """
     free = free_memory()
     if free is not None and need > free:
-        raise ModelError(
+        raise NoRoom(
             f"{what} {_size(need)} of memory, and {_size(free)} are free.",
             "Close other programs, ask for a shorter context, or use a smaller model or precision.",
         )

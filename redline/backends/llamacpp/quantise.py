@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
 
+from redline.backends.cores import cores
 from redline.backends.gguf_file import GGUFFile, Stored
 from redline.backends.llamacpp.library import forget_errors, library, log, said
 from redline.core.errors import ModelError, unknown
@@ -148,7 +149,7 @@ def child() -> None:
     lib, wanted = library(), PRECISIONS[to]
     params = lib.llama_model_quantize_default_params()
     params.ftype, params.pure = wanted.number, wanted.pure
-    params.allow_requantize, params.nthread = True, _cores()
+    params.allow_requantize, params.nthread = True, cores()
     forget_errors()
     code = lib.llama_model_quantize(os.fsencode(source), os.fsencode(target), ctypes.byref(params))
     if code:
@@ -192,7 +193,3 @@ def _bits(name: str, tensor: Stored, wanted: Precision) -> float:
 
 def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

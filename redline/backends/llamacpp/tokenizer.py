@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 from dataclasses import dataclass
 
 from redline.backends.gguf_file import GGUFFile
 from redline.backends.llamacpp.library import library
 from redline.backends.llamacpp.model import Model
 from redline.backends.tokenizer import ModelTokenizer, Vocabulary, from_gguf, gguf_template
-from redline.core.errors import ModelError, RedlineError
+from redline.core.errors import ModelError, RedlineError, UnsupportedModel
 from redline.core.ports import Tokenizer
+
+_log = logging.getLogger("redline")
 
 
 def tokenizer_of(file: GGUFFile, model: Model) -> Tokenizer:
     """The same tokenizer that the native engine takes where there is one, so that ids mean the same."""
     try:
         return from_gguf(file)
-    except ModelError:
+    except UnsupportedModel as error:
+        _log.debug("%s llama.cpp reads it instead.", error.message)
         return _from_llama(file, model)
 
 

@@ -15,11 +15,13 @@ from redline.core.errors import ModelError
 
 Rollback = Literal["truncate", "snapshot", "none"]
 
-_WIDTHS = (2, 3, 4, 5, 6, 7, 8, 9, 12, 16)
-_WIDE = (33, 100)  # of a prompt; they count only where all of the others hold
+_WIDTHS = tuple(range(2, 17))
+_WIDE = (17, 24, 31, 32, 33, 64, 100, 128)  # of a prompt; they count only where all of the others hold
 _PREFIX = 40
 _SMALL = 256  # cells of a trial
-_LONG = 15  # copies of the prefix that make a cache long: llama.cpp changes its kernels at 512 cells
+_COPIES = (0, 5, 15)
+"""Copies of the prefix that make a cache longer. llama.cpp takes cells by 256 at a time, which the passes
+behind five copies cross, and changes its kernels at 512."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ def recall(model: Model, shape: Shape) -> Recall:
 
 
 def steadiness(model: Model, shape: Shape) -> Steadiness:
-    """Which widths give a row its bits, in short caches and in long ones.
+    """Which widths give a row its bits, in caches of several lengths.
 
     Steady attention is a little slower over long texts; it is taken where it gains anything, and some
     models cannot have it.
@@ -101,15 +103,14 @@ def steadiness(model: Model, shape: Shape) -> Steadiness:
 def _exact_widths(model: Model, shape: Shape, widths: Sequence[int]) -> tuple[int, ...]:
     """Those of the widths whose rows are, bit for bit, the rows of one-row passes."""
     tokens = _tokens(model, _PREFIX + max(widths))
-    memory = Memory(model, replace(shape, cells=4 * _SMALL, sequences=_LONG + 1))
+    memory = Memory(model, replace(shape, cells=4 * _SMALL, sequences=max(_COPIES) + 1))
     try:
         _read(memory, 0, tokens[:_PREFIX], 0)
-        before = memory.save(0, partial=True)
-        for long in (False, True):
-            if long:
-                state = memory.save(0)
-                for copy in range(1, _LONG + 1):
-                    memory.restore(copy, state)
+        before, state, filled = memory.save(0, partial=True), memory.save(0), 0
+        for copies in _COPIES:
+            for copy in range(filled, copies):
+                memory.restore(copy + 1, state)
+            filled = copies
             rows = [_row(memory, 0, token, _PREFIX + i) for i, token in enumerate(tokens[_PREFIX:])]
             single = np.concatenate(rows)
             held = []

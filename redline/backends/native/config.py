@@ -71,6 +71,10 @@ def from_gguf(file: GGUFFile, context: int | None = None) -> Config:
     meta = file.metadata
     arch = str(meta.get("general.architecture"))
     name = file.path.name
+    if meta.get("split.count", 1) > 1:
+        raise UnsupportedModel(
+            f"{name} is one of several files, which the native engine does not join.", _ELSEWHERE
+        )
     if arch not in ARCHITECTURES.values():
         raise UnsupportedModel(
             f"{name} is a {arch!r} model, which the native engine does not run.", _ELSEWHERE

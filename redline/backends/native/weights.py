@@ -177,7 +177,7 @@ class FolderSource:
                 raise ModelError(f"{index} is damaged.", "Download the folder again.") from None
         files = sorted(folder.glob("*.safetensors"))
         if not files:
-            raise ModelError(
+            raise UnsupportedModel(
                 f"{folder} holds no .safetensors file.",
                 "Save the model with save_pretrained, or convert it to GGUF.",
             )

@@ -54,25 +54,24 @@ class TransformersBackend:
             device=str(self._forward.device),
             threads=torch.get_num_threads() if on_cpu else 0,
         )
-        self._way = self._settle(self._forward)
+        self._way: Way | None = None
+        self._settle(self._forward)
         self.traits = replace(self.traits, context=asked or context)
 
     @property
     def reading(self) -> str:
         """How texts are read: "all texts in one pass", or less where the model does not allow for that."""
-        return self._way.summary
+        return self._alive().summary
 
     def open(self) -> Slots:
-        self._alive()
-        return self._way.open(self)
+        return self._alive().open(self)
 
     @torch.inference_mode()
     def extend(self, chunks: Sequence[Chunk]) -> list[NDArray[np.float32]]:
-        self._alive()
-        growths = check_chunks(self, chunks, Slots)
+        way, growths = self._alive(), check_chunks(self, chunks, Slots)
         if not chunks:
             return []
-        found = self._way.read(chunks, growths)
+        found = way.read(chunks, growths)
         rows = [np.array(logits.float().cpu().numpy()) for logits in found]
         for chunk, growth in zip(chunks, growths, strict=True):
             assert isinstance(chunk.cache, Slots)
@@ -80,15 +79,16 @@ class TransformersBackend:
         return rows
 
     def close(self) -> None:
-        self._forward = None
+        self._forward = self._way = None  # a way holds the model too
 
-    def _alive(self) -> None:
-        if self._forward is None:
+    def _alive(self) -> Way:
+        if self._way is None:
             raise ValueError(f"{self.name} is closed.")
+        return self._way
 
     @torch.inference_mode()
-    def _settle(self, forward: Forward) -> Way:
-        """The first way in which the model does what it does by itself."""
+    def _settle(self, forward: Forward) -> None:
+        """Take the first way in which the model does what it does by itself."""
         vocab = min(self.traits.vocab_size, self.tokenizer.size)
         trial, faults = Trial(forward, vocab, self.traits.context, self.name), []
         for way in ways(forward):
@@ -103,7 +103,7 @@ class TransformersBackend:
             if not fault:
                 if way.rollback == "truncate":
                     self.traits = replace(self.traits, exact_widths=trial.widths(self, _MEASURING))
-                return way
+                return
             faults.append(f"{way.summary}: {fault}")
         raise ModelError(
             f"{self.name} does not give the same logits with a cache as without ({faults[-1]}).",

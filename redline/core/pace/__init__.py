@@ -6,7 +6,7 @@ from redline.core.errors import unknown
 from redline.core.pace.confidence import Confidence
 from redline.core.pace.fixed import Fixed
 from redline.core.pace.streak import Streak
-from redline.core.pace.whole import Whole
+from redline.core.pace.whole import Whole, pieces
 from redline.core.ports import Drafter, Pace
 
 PACES: dict[str, Callable[[int], Pace]] = {"fixed": Fixed, "streak": Streak, "confidence": Confidence}
@@ -39,4 +39,4 @@ def choose_pace(name: str | None, depth: int | None, drafter: Drafter | None) ->
     return name, DEPTHS[name] if depth is None else depth
 
 
-__all__ = ["DEPTHS", "PACES", "Confidence", "Fixed", "Streak", "Whole", "choose_pace", "find_pace"]
+__all__ = ["DEPTHS", "PACES", "Confidence", "Fixed", "Streak", "Whole", "choose_pace", "find_pace", "pieces"]
