@@ -147,7 +147,8 @@ def table(document: dict) -> str:
     lines.append("")
     lines.append(
         f"{document['machine']['processor']}, {document['machine']['cores']} cores, torch "
-        f"{document['versions']['torch']}, transformers {document['versions']['transformers']}, targets float32, "
+        f"{document['versions']['torch']}, transformers {document['versions']['transformers']}, "
+        "targets in float32, "
         f"{document['settings']['tokens']} tokens an answer, medians with the prompt, and of paired "
         f"ratios. {'All arms write the same text.' if same else 'Arms differ in some texts.'}"
     )

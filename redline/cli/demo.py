@@ -58,7 +58,7 @@ def demo(
         write(plain, "warm-up", limits=Limits(4))
     legend(console)
     pairs: dict[str, tuple[Result, Result]] = {}
-    forks: list[Fork | None] = []
+    forks: list[Fork] = []
     questions = {question.id: question for question in read_questions()}
     for number, title in SHOWN.items():
         prompt = questions[number].turns[0]
@@ -69,14 +69,14 @@ def demo(
         fast = _show(engine, tokens, max_tokens, console)
         with notes.status("the same by plain decoding, to compare"):
             slow = write(plain, tokens, limits=Limits(max_tokens), seed=fast.seed)
-            forks.append(explain(engine.target, tokens, slow.tokens, fast.tokens, widths=widths(fast)))
+            if fork := explain(engine.target, tokens, slow.tokens, fast.tokens, widths=widths(fast)):
+                forks.append(fork)
         pairs[title] = (slow, fast)
     console.rule("[bold]what it gained")
     console.print(_table(pairs))
     share = fold(step for _, fast in pairs.values() for step in fast.steps).share
     console.print(time_split(share))
     console.print(running(engine), style="dim", markup=False)
-    forks = [fork for fork in forks if fork]
     for fork in forks:
         console.print(f"not identical: {fork.sentence}", markup=False)
     same = f"[bold {'red' if forks else 'green'}]{'no' if forks else 'yes'}"
