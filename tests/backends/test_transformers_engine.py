@@ -18,8 +18,8 @@ from redline.engine import Engine, generate, generate_many
 TOKENS = 40
 DEPTH = 5
 VOCAB = 288
-PROMPTS = {n: np.random.default_rng(n).integers(0, 256, n).tolist() for n in (4, 7, 8, 9, 20)}
-"""Lengths around a window of 8."""
+PROMPTS = {n: np.random.default_rng(n).integers(0, 256, n).tolist() for n in (2, 4, 7, 8, 9, 13, 20, 31)}
+"""Eight lengths, around a window of 8."""
 
 
 @pytest.fixture(scope="module")

@@ -71,8 +71,8 @@ def test_ngram_writes_what_plain_decoding_writes(engines, index):
         assert drafted.text == plain.text
 
 
-def test_a_batch_writes_what_each_text_alone_writes(engines):
-    prompts = [PROMPTS[i] for i in (0, 2, 10, 20, 25)]
+def test_a_batch_of_eight_writes_what_each_text_alone_writes(engines):
+    prompts = [PROMPTS[i] for i in (0, 2, 5, 10, 17, 20, 25, 26)]
     for sampling in (Sampling(), SEEDED):
         alone = [generate(engines["none"], prompt, sampling, Limits(16), seed=7).tokens for prompt in prompts]
         for engine in engines.values():
