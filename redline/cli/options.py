@@ -40,7 +40,9 @@ DraftBackend = Annotated[
 ]
 DraftPrecision = Annotated[
     str | None,
-    typer.Option("--draft-precision", help="Convert a draft's GGUF file first, or `file`; small ones: q4_0."),
+    typer.Option(
+        "--draft-precision", help="Convert a draft's GGUF file first, to q4_0 or another; `file` never."
+    ),
 ]
 Strict = Annotated[
     bool, typer.Option("--strict", help="Only passes with plain decoding's bits, however many it takes.")

@@ -24,8 +24,6 @@ NONE = "none"
 
 _log = logging.getLogger("redline")
 
-_SMALL_BYTES = 1_000_000_000
-
 
 def load(
     model: str | Path | Backend,
@@ -53,8 +51,9 @@ def load(
         draft_sampling: How a draft model draws; as the target does when left out.
         draft_backend: As `backend`, for a draft model.
         draft_precision: What a draft model's GGUF file is converted to before it runs on llama.cpp, once,
-            into the cache; "file" for what it is. When left out, files up to 1 GB run in q4_0, which
-            has llama.cpp's fastest kernels: a draft's numbers change how often it is right, and no text.
+            into the cache; "file" for what it is. When left out, a file that is mostly in 5 bits runs in
+            q4_0, since llama.cpp is slow with those: a draft's numbers change how often it is right, and
+            no text.
         strict: Use only passes that give a row the bits of a one-row pass; see `backends.strict`.
         keep: See `Engine`. A strict target that is not row-invariant keeps none: what a cache was read in
             would show.
@@ -141,10 +140,12 @@ def _open_draft(source: str | Path, backend: str | None, precision: str | None, 
 
 
 def _in_precision(file: Path, precision: str | None) -> Path:
-    """A draft's file in the precision asked for; where none was, in q4_0 if that is little work."""
+    """A draft's file in the precision asked for; where none was, in q4_0 if it drafts slowly as it is."""
+    from redline.backends.gguf_file import read
+    from redline.backends.llamacpp.quantise import reads_slowly
     from redline.models.convert import at_hand, converted
 
-    if precision == "file" or (precision is None and file.stat().st_size > _SMALL_BYTES):
+    if precision == "file" or (precision is None and not reads_slowly(read(file))):
         return file
     to = precision or "q4_0"
     try:

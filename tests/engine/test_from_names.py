@@ -148,14 +148,17 @@ def test_a_target_opened_for_nothing_is_closed(opened, monkeypatch):
     assert len(closed) == 1
 
 
-def test_a_small_gguf_draft_is_converted_unless_told_otherwise(opened, monkeypatch, tmp_path, caplog):
-    draft, large = tmp_path / "draft.gguf", tmp_path / "large.gguf"
-    for path, size in ((draft, 10), (large, 1_000_000_001)):
-        with path.open("wb") as file:
-            file.truncate(size)
+def test_a_gguf_draft_that_reads_slowly_is_converted_unless_told_otherwise(
+    opened, monkeypatch, tmp_path, caplog
+):
+    slow, fast = tmp_path / "slow.gguf", tmp_path / "fast.gguf"
+    for path in (slow, fast):
+        path.write_bytes(b"x")
     monkeypatch.setattr("redline.models.find", lambda name: Path(name))
+    monkeypatch.setattr("redline.backends.gguf_file.read", lambda path: path)
+    monkeypatch.setattr("redline.backends.llamacpp.quantise.reads_slowly", lambda file: file == slow)
     monkeypatch.setattr(
-        "redline.models.convert.converted", lambda path, to: path.with_name(f"{path.stem}-{to}.gguf")
+        "redline.models.convert.converted", lambda path, to: path.with_name(f"{path.stem}-{to}")
     )
     monkeypatch.setattr("redline.models.convert.at_hand", lambda path, to: None)
     monkeypatch.setattr("redline.backends.llamacpp.is_installed", lambda: True)
@@ -165,16 +168,15 @@ def test_a_small_gguf_draft_is_converted_unless_told_otherwise(opened, monkeypat
         load(ToyBackend(), path, **options)
         return opened[0][0].name
 
-    with caplog.at_level("INFO", "redline"):
-        assert drafted(draft) == "draft-q4_0.gguf"
-    assert "Converting draft.gguf to q4_0 for drafting, once" in caplog.text
-    assert drafted(draft, draft_precision="file") == "draft.gguf"
-    assert drafted(draft, draft_precision="q8_0") == "draft-q8_0.gguf"
-    assert drafted(draft, draft_backend="native") == "draft.gguf"
-    assert drafted(large) == "large.gguf"
-    assert drafted(large, draft_precision="q4_0") == "large-q4_0.gguf"
+    assert drafted(slow) == "slow-q4_0"
+    assert "Converting slow.gguf to q4_0 for drafting, once" in caplog.text
+    assert drafted(slow, draft_precision="file") == "slow.gguf"
+    assert drafted(slow, draft_precision="q8_0") == "slow-q8_0"
+    assert drafted(slow, draft_backend="native") == "slow.gguf"
+    assert drafted(fast) == "fast.gguf"
+    assert drafted(fast, draft_precision="q4_0") == "fast-q4_0"
     monkeypatch.setattr("redline.backends.llamacpp.is_installed", lambda: False)
-    assert drafted(draft) == "draft.gguf"
+    assert drafted(slow) == "slow.gguf"
 
 
 def test_a_draft_that_cannot_be_converted_drafts_as_it_is(opened, monkeypatch, tmp_path, caplog):
@@ -185,6 +187,8 @@ def test_a_draft_that_cannot_be_converted_drafts_as_it_is(opened, monkeypatch, t
         raise OptionError("The cache is full.", "Make room.")
 
     monkeypatch.setattr("redline.models.find", lambda name: Path(name))
+    monkeypatch.setattr("redline.backends.gguf_file.read", lambda path: path)
+    monkeypatch.setattr("redline.backends.llamacpp.quantise.reads_slowly", lambda file: True)
     monkeypatch.setattr("redline.models.convert.at_hand", full)
     monkeypatch.setattr("redline.backends.llamacpp.is_installed", lambda: True)
     load(ToyBackend(), draft)

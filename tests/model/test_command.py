@@ -18,11 +18,14 @@ def redline(*args, **options):
 def test_any_draft_writes_the_same_tokens(smollm2_path, sampling):
     prompt = "Repeat this list: red, green, blue, red, green, blue."
     args = ("generate", "--model", "smollm2-135m", "--max-tokens", "32", *sampling, "--json", prompt)
-    ran = [redline(*args, "--draft", draft) for draft in ("ngram", "none", "smollm2-135m")]
-    assert [each.returncode for each in ran] == [0, 0, 0], ran[0].stderr
+    itself = ("smollm2-135m", "--draft-backend", "native", "--pace", "fixed")
+    drafts = (("ngram",), ("none",), itself, ("smollm2-135m", "--draft-precision", "q4_0"))
+    ran = [redline(*args, "--draft", *draft) for draft in drafts]
+    assert [each.returncode for each in ran] == [0] * 4, ran[0].stderr
     documents = [json.loads(each.stdout.splitlines()[-1]) for each in ran]
-    assert documents[0]["tokens"] == documents[1]["tokens"] == documents[2]["tokens"]
+    assert all(document["tokens"] == documents[0]["tokens"] for document in documents)
     assert documents[2]["metrics"]["acceptance"] == 1.0
+    assert documents[3]["settings"]["backends"]["draft"]["dtype"] == "Q4_0"
 
 
 def test_check_says_yes(smollm2_path):

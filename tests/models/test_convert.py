@@ -291,3 +291,18 @@ def test_a_record_of_an_unreadable_origin_is_no_model(named, cache):
     record = cache / "small-q8_0.json"
     record.write_text(json.dumps(json.loads(record.read_text()) | {"origin": {"model": "small"}}))
     assert "small-q8_0" not in models.names()
+
+
+@pytest.mark.parametrize(
+    ("kinds", "slow"),
+    [((6, 12), False), ((6, 7, 12), True), ((3,), False), ((12, 12, 6), False), ((6, 6, 8), True)],
+)
+def test_a_file_reads_slowly_where_most_of_its_layers_are_in_5_bits(kinds, slow):
+    """The embedding, which is 5 bits in all of them, and the norms do not count."""
+    data = np.zeros(100, np.uint8)
+    tensors = {
+        f"blk.{i}.ffn_up.weight": gguf_file.Stored((8, 32), kind, data) for i, kind in enumerate(kinds)
+    }
+    tensors["token_embd.weight"] = gguf_file.Stored((8, 32), 6, np.zeros(1000, np.uint8))
+    tensors["blk.0.attn_norm.weight"] = gguf_file.Stored((32,), 6, np.zeros(1000, np.uint8))
+    assert quantise.reads_slowly(gguf_file.GGUFFile(Path("x.gguf"), {}, tensors)) == slow

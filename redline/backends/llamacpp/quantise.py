@@ -67,6 +67,8 @@ PRECISIONS = {
     "q4_0": Precision(2, 2, 4.5, 32, 16, pure=True),
 }
 
+_FIVE_BITS = (6, 7)  # GGMLQuantizationType's Q5_0 and Q5_1
+
 
 def precision(name: str) -> Precision:
     """The precision of a name.
@@ -88,6 +90,16 @@ def is_already(file: GGUFFile, to: str) -> bool:
     matrices = [each for each in file.tensors.values() if len(each.shape) > 1]
     kinds = {each.kind for each in matrices if each.shape[-1] % wanted.block == 0}
     return not wanted.wide_bits and kinds == {wanted.kind}
+
+
+def reads_slowly(file: GGUFFile) -> bool:
+    """Whether most of a model's layers are in 5 bits a weight, which no fast kernel reads.
+
+    Nobody asks for that: llama.cpp takes it for models of 4 bits whose rows do not fit the blocks of those.
+    """
+    layers = [each for name, each in file.tensors.items() if name.startswith("blk.") and len(each.shape) > 1]
+    slow = sum(each.data.size for each in layers if each.kind in _FIVE_BITS)
+    return 2 * slow > sum(each.data.size for each in layers)
 
 
 def estimate(file: GGUFFile, to: str) -> int:
