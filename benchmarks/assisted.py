@@ -1,6 +1,7 @@
 """Redline beside the assisted generation of transformers: same weights, precision and prompts, in turns.
 
-Run: python benchmarks/assisted.py [--model NAME] [--draft NAME] [--per-category N] [--tokens N] [--json FILE]
+Run: pip install accelerate, then
+    python benchmarks/assisted.py [--model NAME] [--draft NAME] [--per-category N] [--tokens N] [--json FILE]
 
 transformers reads the same GGUF files, dequantised to float32, as the native engine does. Four arms take
 turns on every prompt: its plain `generate`, the same with `assistant_model`, and redline plain and with the
