@@ -196,3 +196,18 @@ def test_a_draft_that_cannot_be_converted_drafts_as_it_is(opened, monkeypatch, t
     assert "draft.gguf drafts as it is, since it cannot be converted: The cache is full." in caplog.text
     with pytest.raises(OptionError, match="full"):
         load(ToyBackend(), draft, draft_precision="q4_0")
+
+
+def test_a_repository_is_left_to_transformers(opened):
+    engine = load("org/large", "org/small", backend="transformers", draft_backend="transformers")
+    assert [source for source, *_ in opened] == ["org/large", "org/small"]
+    assert isinstance(engine.drafter, ModelDrafter)
+    for names in (("org/large", "none"), ("big", "org/small")):
+        with pytest.raises(UnknownName):
+            load(*names)
+
+
+def test_code_that_comes_with_a_target_is_not_trusted_in_a_draft(opened):
+    load("big", "small", trust_remote_code=True)
+    load("big", "small", trust_remote_code=True, draft_backend="transformers")
+    assert [how.get("trust_remote_code") for _, _, how in opened] == [True, None, True, True]
