@@ -16,6 +16,7 @@ from pathlib import Path
 from redline import backends, models
 from redline.bench import read_questions
 from redline.bench.machine import commit, machine, versions
+from redline.core.metrics import checked_widths
 from redline.core.sampling import Sampling
 from redline.core.stop import Limits
 from redline.doctor import explain
@@ -52,10 +53,8 @@ def main() -> int:
                 written = result.tokens
                 same[f"{way}, {arm}"] = same.get(f"{way}, {arm}", 0) + (written == expected)
                 # Only the widths that were used: others may be noisier, and would excuse too much.
-                widths = {1 + len(step.proposed) for step in result.steps if step.proposed}
-                fork = explain(
-                    target, prompt, expected, written, sampling=sampling, seed=SEED, widths=sorted(widths)
-                )
+                widths = checked_widths(result.steps)
+                fork = explain(target, prompt, expected, written, sampling=sampling, seed=SEED, widths=widths)
                 if fork:
                     found.append(
                         {

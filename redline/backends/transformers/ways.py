@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
-from redline.backends.chunks import Growth, Slots
+from redline.backends.chunks import Growth, Slots, wanted
 from redline.backends.transformers import seams
 from redline.backends.transformers.forward import Forward
 from redline.backends.transformers.packed import PackedCache, Part
@@ -39,12 +39,6 @@ class Way(Protocol):
     def read(self, chunks: Sequence[Chunk], growths: Sequence[Growth]) -> list[Tensor]:
         """The rows that each chunk asks for; nothing is counted into the caches yet."""
         ...
-
-
-def wanted(chunk: Chunk) -> range:
-    """Which rows a chunk asks for."""
-    count = len(chunk.tokens)
-    return {"all": range(count), "last": range(count - 1, count), "none": range(0)}[chunk.rows]
 
 
 class Packed:
