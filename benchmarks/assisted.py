@@ -41,6 +41,7 @@ def main() -> None:
     args = parser.parse_args()
     warnings.filterwarnings("ignore")
     transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
     drafted = load(args.model, args.draft, keep=0)
     plain = Engine(drafted.target, keep=0)
     model, assistant = theirs(models.find(args.model)), theirs(models.find(args.draft))
