@@ -19,8 +19,10 @@ __all__ = ["BACKENDS", "Opening", "Role", "open"]
 BACKENDS = ("native", "llamacpp", "transformers")
 """The engines that can run a model; "auto" measures which of them is fastest."""
 
-Role: TypeAlias = Literal["target", "draft"]
-"""What a model is opened for: a target's rows are to keep their bits, a draft's only to come fast."""
+Role: TypeAlias = Literal["target", "alone", "draft"]
+"""What a model is opened for: a target's rows are to keep their bits, a draft's only to come fast.
+
+A target that decodes plainly, with nobody guessing, is alone."""
 
 _log = logging.getLogger("redline")
 
@@ -145,7 +147,7 @@ def _llamacpp(source: str | Path, role: Role, how: Opening) -> Backend:
     from redline.backends import llamacpp
 
     _refuse(role, how, "llamacpp", "device", "dtype", "trust_remote_code")
-    exact = role == "target"
+    exact = role != "draft"
     return llamacpp.load(
         Path(source), exact=exact, **_only(how, "threads", "context", "gpu_layers", "shared")
     )
@@ -182,7 +184,7 @@ _INSTEAD = {
 
 def _refuse(role: Role, how: Opening, backend: str, *names: str) -> None:
     """A target's option that its backend cannot honour is an error; a draft takes what it can use."""
-    for name in names if role == "target" else ():
+    for name in () if role == "draft" else names:
         if (value := how.get(name)) not in (None, False):
             raise OptionError(
                 f"The backend {backend} has no {name}, but {value} was asked for.", _INSTEAD[name]

@@ -113,18 +113,23 @@ _RATIOS = (
 
 
 def _speedups(pairs: Sequence[tuple[Trial, Trial]], plain: Metrics, fast: Metrics) -> dict[str, Any]:
-    """The ratios of a row. The repeats of an answer are one answer: asking it again tells nothing new."""
-    sums: dict[Any, FloatArray] = defaultdict(lambda: np.zeros((2, 2)))
+    """The ratios of a row.
+
+    The repeats of an answer are one answer: asking it again tells nothing new. For the interval the turns of
+    a conversation are one too, since each reads what came before it.
+    """
+    answers: dict[Any, FloatArray] = defaultdict(lambda: np.zeros((2, 2)))
+    questions: dict[Any, FloatArray] = defaultdict(lambda: np.zeros((2, 2)))
     groups: dict[Any, str] = {}
     for theirs, ours in pairs:
-        key = ours.question, ours.turn
-        groups[key] = ours.category
-        sums[key] += [(m.seconds, m.tokens) for m in (theirs.result.metrics, ours.result.metrics)]
-    both = np.array(list(sums.values()))
-    single = ratios(both[:, 0], both[:, 1])
+        groups[ours.question] = ours.category
+        for sums in (answers[ours.question, ours.turn], questions[ours.question]):
+            sums += [(m.seconds, m.tokens) for m in (theirs.result.metrics, ours.result.metrics)]
+    each, every = np.array(list(answers.values())), np.array(list(questions.values()))
+    single = ratios(each[:, 0], each[:, 1])
     values = (
-        pooled(both[:, 0], both[:, 1]),
-        interval(both[:, 0], both[:, 1], list(groups.values())),
+        pooled(each[:, 0], each[:, 1]),
+        interval(every[:, 0], every[:, 1], list(groups.values())),
         *(float(np.percentile(single, at)) for at in (50, 10, 90)),
         (plain.seconds + plain.prefill_s) / plain.tokens / ((fast.seconds + fast.prefill_s) / fast.tokens),
     )

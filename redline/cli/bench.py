@@ -17,7 +17,6 @@ from redline.bench import Difference, Trial, describe, differences, pass_cost, r
 from redline.bench.plot import draw, read
 from redline.cli import options
 from redline.cli.bench_table import show
-from redline.cli.generate import is_comparable
 from redline.core.errors import OptionError, RedlineError
 from redline.core.pace import choose_pace
 from redline.core.ports import Backend
@@ -109,7 +108,7 @@ def bench(
         "drafts": list(arms)[1:],
         "rule": rule,
         "exact": first.rule.exact,
-        "comparable": is_comparable(first, sampling),
+        "comparable": first.repeats_plain(sampling),
         "pace": pace,
         "depth": depth,
         "paces": {_name(e): choose_pace(pace, depth, e.drafter) for e in drafted},

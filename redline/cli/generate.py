@@ -106,7 +106,7 @@ def generate(
         trust_remote_code=trust_remote_code,
     )
     pace, depth = choose_pace(pace, depth, engine.drafter)
-    if check and not is_comparable(engine, sampling):
+    if check and not engine.repeats_plain(sampling):
         raise OptionError(
             f"--check compares tokens, and the rule {rule} keeps only the law of sampled text.",
             "Use the rule matching, or temperature 0.",
@@ -123,7 +123,7 @@ def generate(
         "draft": engine.drafter.name if engine.drafter else "none",
         "rule": rule,
         "exact": engine.rule.exact,
-        "bit_exact": is_comparable(engine, sampling) and not inexact,
+        "bit_exact": engine.repeats_plain(sampling) and not inexact,
         "inexact_widths": inexact,
         "strict": strict,
         "backends": {"target": describe(engine.target), "draft": describe(draft_of(engine))},
@@ -142,7 +142,7 @@ def generate(
         typer.echo(json.dumps(_document(result, about, same), ensure_ascii=False))
     else:
         notes.print(f"{summary(result)}\n{running(engine)}", style="dim", markup=False, soft_wrap=True)
-    if inexact and is_comparable(engine, sampling):
+    if inexact and engine.repeats_plain(sampling):
         widths = ", ".join(map(str, inexact))
         notes.print(
             f"note: the last bits of passes of {widths} rows are not plain decoding's here, so near-ties may "
@@ -171,11 +171,6 @@ def running(engine: Engine) -> str:
 def draft_of(engine: Engine) -> Backend | None:
     """The model that drafts, if one does."""
     return engine.drafter.backend if isinstance(engine.drafter, ModelDrafter) else None
-
-
-def is_comparable(engine: Engine, sampling: Sampling) -> bool:
-    """Whether the text must be that of plain decoding, and not only have its law."""
-    return engine.rule.exact and (engine.rule.shared or sampling.temperature == 0)
 
 
 def read_prompt(prompt: str) -> str:

@@ -56,6 +56,10 @@ class Engine:
         self._pace, self._prefill, self._noise = pace, prefill, noise
         self._pool, self._abandoned = Pool(target, keep), deque[int]()
 
+    def repeats_plain(self, sampling: Sampling) -> bool:
+        """Whether the text must be that of plain decoding, and not only have its law."""
+        return self.rule.exact and (self.rule.shared or sampling.temperature == 0)
+
     def submit(
         self,
         prompt: Sequence[int],

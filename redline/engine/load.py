@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Unpack
 
 from redline import backends, models
-from redline.backends import Opening
+from redline.backends import Opening, Role
 from redline.backends.strict import Strict
 from redline.core.errors import OptionError, RedlineError, UnknownName, unknown
 from redline.core.pace import DEPTHS, Whole, choose_pace, find_pace
@@ -72,7 +72,8 @@ def load(
     try:
         target = model
         if isinstance(target, str | Path):
-            target = backends.open(_find(target, how.get("backend")), **how)
+            role: Role = "alone" if guess is None else "target"
+            target = backends.open(_find(target, how.get("backend")), role, **how)
             opened.append(target)
         elif how and not isinstance(guess, str | Path):
             given = ", ".join(name for name, value in how.items() if value not in (None, False))
