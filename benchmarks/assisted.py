@@ -14,11 +14,11 @@ import argparse
 import json
 import warnings
 from pathlib import Path
-from statistics import median
 from time import perf_counter
 
 import torch
 import transformers
+from tables import beside
 
 from redline import models
 from redline.bench import read_questions
@@ -108,7 +108,7 @@ def main() -> None:
     }
     if args.json:
         args.json.write_text(json.dumps(document, ensure_ascii=False) + "\n", encoding="utf-8")
-    print(table(document))
+    print(beside(document))
 
 
 def theirs(path: Path) -> transformers.PreTrainedModel:
@@ -118,43 +118,6 @@ def theirs(path: Path) -> transformers.PreTrainedModel:
     ).eval()
     found.generation_config = transformers.GenerationConfig()
     return found
-
-
-def table(document: dict) -> str:
-    """Medians by workload: milliseconds per token, and how much faster redline is."""
-    lines = [
-        f"| median ms/token | {' | '.join(ARMS)} | plain against plain | drafted against assisted |",
-        f"|---|{'---|' * (len(ARMS) + 2)}",
-    ]
-    trials = document["trials"]
-    for category in [*dict.fromkeys(trial["category"] for trial in trials), None]:
-        own = {
-            arm: [
-                1000 * trial["seconds"] / len(trial["tokens"])
-                for trial in trials
-                if trial["arm"] == arm and category in (trial["category"], None)
-            ]
-            for arm in ARMS
-        }
-        cells = [f"{median(own[arm]):.0f}" for arm in ARMS]
-        ratios = [
-            median(a / b for a, b in zip(own[left], own[right], strict=True))
-            for left, right in ((ARMS[0], ARMS[2]), (ARMS[1], ARMS[3]))
-        ]
-        name = category or "**all**"
-        lines.append(
-            f"| {name} | {' | '.join(cells)} | " + " | ".join(f"**{r:.2f}×**" for r in ratios) + " |"
-        )
-    same = len({tuple(trial["tokens"]) for trial in trials}) == len({trial["question"] for trial in trials})
-    lines.append("")
-    lines.append(
-        f"{document['machine']['processor']}, {document['machine']['cores']} cores, torch "
-        f"{document['versions']['torch']}, transformers {document['versions']['transformers']}, "
-        "targets in float32, "
-        f"{document['settings']['tokens']} tokens an answer, medians with the prompt, and of paired "
-        f"ratios. {'All arms write the same text.' if same else 'Arms differ in some texts.'}"
-    )
-    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -3,13 +3,15 @@
 Run: python benchmarks/tables.py
 
 A table stands between a marker and `<!-- end -->`: `<!-- table: NAME -->` has the speed-ups by workload of
-NAME.json, `<!-- times: NAME NAME … -->` the milliseconds per token of several results side by side.
+NAME.json, `<!-- times: NAME NAME … -->` the milliseconds per token of several results side by side, and
+`<!-- beside: NAME -->` what `assisted.py` measured.
 """
 
 import json
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -78,6 +80,40 @@ def times(results: Sequence[Result]) -> str:
         lines.append(f"| {row['label']} | {row['draft']} | {' | '.join(cells)} |")
     about = "Bold: the fastest of its workload at 16 bits or more, at 8, and at fewer."
     return "\n".join([*lines, "", f"{_machine(results[0])}, {_settings(results[0]['settings'])} {about}"])
+
+
+def beside(result: Result) -> str:
+    """What `assisted.py` measured: medians by workload, and how much faster redline is, plain and drafted."""
+    settings, trials = result["settings"], result["trials"]
+    arms = ("transformers", "transformers assisted", "redline", "redline drafted")
+    lines = [
+        f"| `{settings['model']}`, ms/token | {' | '.join(arms)} | plain, faster by | drafted, faster by |",
+        f"|---|{'---|' * (len(arms) + 2)}",
+    ]
+    for category in [*dict.fromkeys(trial["category"] for trial in trials), None]:
+        own = {
+            arm: [
+                trial["seconds"] / len(trial["tokens"])
+                for trial in sorted(trials, key=lambda trial: trial["question"])
+                if trial["arm"] == arm and category in (trial["category"], None)
+            ]
+            for arm in arms
+        }
+        ratios = [
+            median(slow / fast for slow, fast in zip(own[left], own[right], strict=True))
+            for left, right in zip(arms[:2], arms[2:], strict=True)
+        ]
+        cells = [_ms(median(own[arm])) for arm in arms] + [f"**{ratio:.2f}×**" for ratio in ratios]
+        lines.append(f"| {category or '**all**'} | {' | '.join(cells)} |")
+    texts = {(trial["question"], tuple(trial["tokens"])) for trial in trials}
+    same = len(texts) == len({trial["question"] for trial in trials})
+    about = (
+        f"{_machine(result)}, transformers {result['versions']['transformers']}, targets in float32, "
+        f"{settings['tokens']} tokens an answer. Medians, of times with the prompt and of paired ratios. "
+    )
+    return "\n".join(
+        [*lines, "", about + ("All arms write the same text." if same else "Some texts differ.")]
+    )
 
 
 def _timed(result: Result) -> Iterator[dict[str, Any]]:
@@ -151,14 +187,15 @@ def _first_form(result: Result) -> str:
 
 def fill(text: str, folder: Path = RESULTS) -> str:
     """README's text with every table made anew."""
+    one = {"table": table, "beside": beside}
 
     def replace(match: re.Match[str]) -> str:
         kind, names = match[1], match[2].split()
         results = [json.loads((folder / f"{name}.json").read_text(encoding="utf-8")) for name in names]
-        made = times(results) if kind == "times" else "\n\n".join(map(table, results))
+        made = times(results) if kind == "times" else "\n\n".join(map(one[kind], results))
         return f"<!-- {kind}: {match[2]} -->\n{made}\n<!-- end -->"
 
-    return re.sub(r"<!-- (table|times): (.+?) -->\n.*?<!-- end -->", replace, text, flags=re.DOTALL)
+    return re.sub(r"<!-- (table|beside|times): (.+?) -->\n.*?<!-- end -->", replace, text, flags=re.DOTALL)
 
 
 if __name__ == "__main__":

@@ -95,3 +95,26 @@ def test_tables_are_filled_from_files(tables, tmp_path):
     assert filled.count("tokens/step") == 1
     assert "stale" not in filled
     assert tables.fill(filled, tmp_path) == filled
+
+
+def test_beside_transformers_medians_are_of_paired_ratios(tables):
+    seconds = {
+        "a-1": {"transformers": 8.0, "transformers assisted": 6.0, "redline": 4.0, "redline drafted": 1.0},
+        "a-2": {"transformers": 9.0, "transformers assisted": 8.0, "redline": 3.0, "redline drafted": 2.0},
+        "b-1": {"transformers": 6.0, "transformers assisted": 9.0, "redline": 6.0, "redline drafted": 3.0},
+    }
+    trials = [
+        {"question": question, "category": question[0], "arm": arm, "seconds": s, "tokens": [1, 2]}
+        for question, arms in seconds.items()
+        for arm, s in reversed(arms.items())
+    ]
+    measured = result("native", "float32", 80, ngram=40) | {"trials": trials}
+    measured["versions"]["transformers"] = "5.0"
+    measured["settings"] = {"model": "big", "tokens": 2}
+    lines = tables.beside(measured).splitlines()
+    assert lines[2] == "| a | 4250 | 3500 | 1750 | 750 | **2.50×** | **5.00×** |"
+    assert lines[3] == "| b | 3000 | 4500 | 3000 | 1500 | **1.00×** | **3.00×** |"
+    assert lines[4] == "| **all** | 4000 | 4000 | 2000 | 1000 | **2.00×** | **4.00×** |"
+    assert lines[-1].endswith("All arms write the same text.")
+    trials[0]["tokens"] = [1, 3]
+    assert tables.beside(measured).endswith("Some texts differ.")
