@@ -27,7 +27,11 @@ from redline.core.sampling import Sampling, distribution
 from redline.core.types import History
 
 PROBES = 16
-"""Wide readings of the shared text, each in passes of other widths, as a run mixes them."""
+"""Wide readings of the shared text at most, each in passes of other widths, as a run mixes them."""
+
+ENOUGH = 2
+"""Wide readings after which no more are made once their noise accounts for the difference. More of them could
+only find more noise, and on a large model each takes seconds."""
 
 FACTOR = 2.0
 """A near-tie's gap is at most so many times the noise. A fork stands where noise happened to be large, the
@@ -57,7 +61,7 @@ class Fork:
         gap: How far the token that is further behind lies below the best one, in the target's own one-row
             pass: in logits, or in log p + Gumbel noise where the text is sampled. Infinite where a filter
             such as top-k has dropped the token, and where a text has ended.
-        noise: The largest change of that difference over passes of other widths.
+        noise: The largest change of that difference over the passes of other widths that were tried.
         verdict: "near-tie" if the noise accounts for the gap, else "bug".
     """
 
@@ -126,10 +130,14 @@ def explain(
     judge = _Judge(sampling, seed, History(text, len(prompt)))
     reader = _Reader(target, text, len(prompt) - 1, behind, prefill)
     one = reader.row(1, 0, lambda: 1)
-    wide = [reader.row(*probe) for probe in _probes(tuple(widths))]
-    best = judge.draw(one)
+    best, wide = judge.draw(one), list[Row]()
     # Nothing says that the plain text itself is sound: both tokens have to hold against the best one.
     found = [judge.weigh(one, wide, best, token) for token in (plain[at], other[at])]
+    for probe in _probes(tuple(widths)):
+        wide.append(reader.row(*probe))
+        found = [judge.weigh(one, wide, best, token) for token in (plain[at], other[at])]
+        if len(wide) >= ENOUGH and all(near for _, _, near in found):
+            break
     gap, noise, _ = max(found)
     verdict: Verdict = "near-tie" if all(near for _, _, near in found) else "bug"
     labels = _label(target.tokenizer, plain[at]), _label(target.tokenizer, other[at])

@@ -99,13 +99,18 @@ def test_a_near_tie_is_told_with_its_size():
     assert (fork.position, fork.plain, fork.other, fork.verdict) == (1, 6, 2, "near-tie")
     assert fork.gap == pytest.approx(0.01, abs=1e-5)
     shifts = [0.02 * 2 * (uniforms(w, np.array([6]))[0] - uniforms(w, np.array([2]))[0]) for w in range(2, 8)]
-    assert fork.noise == pytest.approx(np.abs(shifts).max(), abs=1e-5)
+    assert fork.gap / 2 <= fork.noise <= np.abs(shifts).max() + 1e-5
     assert "'g' or 'c'" in fork.sentence
+    wide = NoisyToy(8, order=1, logits=lambda state: close_call(state, 1.0), noise=0.02)
+    bug = explain(wide, prompt, [5, 6, 7], [5, 2, 3], widths=range(2, 8))
+    assert bug.verdict == "bug"
+    assert bug.noise == pytest.approx(np.abs(shifts).max(), abs=1e-5), "all widths were tried"
+    assert len(wide.passes) > 2 * len(noisy.passes), "what is explained is not read again and again"
     assert explain(target, prompt, [5, 6, 7], [5, 2, 3]).verdict == "bug", "without noise it is one"
 
 
 def test_the_gap_has_to_be_within_twice_the_noise():
-    noisy = NoisyToy(8, order=1, logits=close_call, noise=0.02)
+    noisy = NoisyToy(8, order=1, logits=lambda state: close_call(state, 1.0), noise=0.02)
     size = explain(noisy, [5], [6], [2]).noise
     for gap, verdict in ((1.99 * size, "near-tie"), (2.01 * size, "bug")):
         target = NoisyToy(8, order=1, logits=lambda state, gap=gap: close_call(state, gap), noise=0.02)
