@@ -133,6 +133,17 @@ def test_auto_takes_the_fastest_and_closes_the_others(openers, monkeypatch, capl
     assert closed == ["native", "llamacpp"]
 
 
+def test_auto_judges_by_what_the_model_will_do(openers, monkeypatch):
+    _, _, place = openers
+    widths = {"target": (1, 5), "alone": (1,), "draft": (1,)}
+    seen = []
+    monkeypatch.setattr(auto, "predicted_s", lambda backend, widths: seen.append(widths) or 1.0)
+    for role, expected in widths.items():
+        seen.clear()
+        backends.open(place / "m.gguf", role, backend="auto")
+        assert set(seen) == {expected}
+
+
 def test_auto_passes_over_engines_that_cannot(openers, caplog):
     _, broken, place = openers
     broken["native"] = UnsupportedModel("Not this one.", "A hint.")

@@ -41,7 +41,7 @@ def test_names_and_paths_are_found_and_opened(opened):
         engine = load(model)
         assert engine.drafter is None
         assert engine.rule.name == "matching"
-    assert opened == [(PATHS["big"], "target", {})] * 2
+    assert opened == [(PATHS["big"], "alone", {})] * 2
 
 
 def test_options_reach_every_model_that_is_opened(opened):
