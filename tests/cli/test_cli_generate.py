@@ -207,7 +207,7 @@ def fails(*_, **__):
 def test_ctrl_c_keeps_what_was_written(redline, tmp_path, monkeypatch):
     real = load.backends.open
 
-    def interrupted(path, **options):
+    def interrupted(path, role="target", **options):
         backend, passes = real(path), []
         extend = backend.extend
 
