@@ -43,7 +43,7 @@ def fastest(path: Path, role: backends.Role, how: backends.Opening) -> Backend:
                 opened.append(backends.open(path, role, **options))
             except (UnsupportedModel, OptionError, NoRoom) as error:
                 refusals.append(error)
-                _log.info("%s cannot run %s: %s", name, path.name, error.message)
+                _log.info("%s cannot run %s: %s %s", name, path.name, error.message, error.hint)
                 continue
             found.append((predicted_s(opened[-1], widths), f"{name} in {opened[-1].traits.dtype}"))
             if len(opened) == 2:  # keep the faster one

@@ -60,10 +60,12 @@ def read_questions(
 def _question(line: str, where: str) -> Question:
     try:
         record = json.loads(line)
-        turns = tuple(record["turns"])
-        if not turns or not all(isinstance(turn, str) and turn for turn in turns):
+        turns = record["turns"]
+        if not isinstance(turns, list) or not turns:
             raise ValueError
-        return Question(record["question_id"], str(record["category"]), turns)
+        if not all(isinstance(turn, str) and turn for turn in turns):
+            raise ValueError
+        return Question(record["question_id"], str(record["category"]), tuple(turns))
     except (ValueError, KeyError, TypeError) as error:
         hint = 'A line is {"question_id": 1, "category": "chat", "turns": ["…"]}.'
         raise OptionError(f"There is no question on {where}.", hint) from error

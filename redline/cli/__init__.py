@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 from importlib.metadata import version
 from typing import Annotated
@@ -59,6 +60,7 @@ def main() -> None:
     for stream in ("stdin", "stdout", "stderr"):
         if getattr(sys, stream) is None:  # closed by whoever started us
             setattr(sys, stream, open(os.devnull, "r" if stream == "stdin" else "w"))  # noqa: SIM115
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a time limit loses nothing either
     try:
         app()
     except RedlineError as error:

@@ -160,8 +160,13 @@ def plot(
     ] = None,
 ) -> None:
     """Draw the results: speed-up by workload, acceptance by depth, time split, and cost of a pass by rows."""
-    for file in draw(read(results), out or results.parent, results.stem):
+    document = read(results)
+    for file in draw(document, out or results.parent, results.stem):
         typer.echo(file)
+    if not document.get("pass_cost"):
+        Console(stderr=True).print(
+            "No figure of what a pass costs: the run was stopped before that was measured."
+        )
 
 
 def _engines(
@@ -196,13 +201,15 @@ def _about(engine: Engine) -> dict[str, Any] | None:
 
 def _collect(running: Iterator[Trial], answers: int) -> tuple[list[Trial], bool]:
     """Take all trials under a progress bar; ctrl-C keeps what was measured, and is told."""
-    notes = Console(stderr=True)
+    notes = Console(stderr=True, soft_wrap=True)
     trials: list[Trial] = []
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=notes, transient=True, disable=not notes.is_terminal) as bar:
         task = bar.add_task("warming up", total=answers)
         try:
             for trial in running:
+                if not notes.is_terminal and [trial.category] != [t.category for t in trials[-1:]]:
+                    notes.print(f"measuring: {trial.category}, {len(trials)} of {answers} answers so far")
                 trials.append(trial)
                 bar.update(task, advance=1, description=f"{trial.category} · {trial.arm}")
         except KeyboardInterrupt:

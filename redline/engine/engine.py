@@ -34,6 +34,7 @@ class Engine:
         prefill: Prompt tokens read per pass and text.
         keep: Caches kept after their text has ended, for later texts that begin alike.
         noise: Makes the noise of one text from its seed.
+        owned: Models and drafters that close with the engine.
 
     Raises:
         OptionError: The target cannot forget refused guesses, or a number is out of range.
@@ -49,12 +50,13 @@ class Engine:
         prefill: int = 256,
         keep: int = 1,
         noise: Callable[[int], Noise] = Keyed,
+        owned: Sequence[Backend | Drafter] = (),
     ) -> None:
         check_engine(target, drafter, prefill, keep)
         self.target, self.drafter, self.rule = target, drafter, rule or Matching()
         self.live: dict[int, Live] = {}
         self._pace, self._prefill, self._noise = pace, prefill, noise
-        self._pool, self._abandoned = Pool(target, keep), deque[int]()
+        self._pool, self._abandoned, self._owned = Pool(target, keep), deque[int](), owned
 
     def repeats_plain(self, sampling: Sampling) -> bool:
         """Whether the text must be that of plain decoding, and not only have its law."""
@@ -142,10 +144,15 @@ class Engine:
         self._abandoned.append(key)
 
     def close(self) -> None:
-        """End every text and free the kept caches; target and drafter stay open."""
+        """End every text, free the kept caches, and close the models that `load` opened for it.
+
+        Models that were handed over open stay so.
+        """
         for key in list(self.live):
             self.cancel(key)
         self._pool.close()
+        for each in self._owned:
+            each.close()
 
     def _end(self, live: Live, trusted: bool) -> None:
         del self.live[live.key]

@@ -68,7 +68,7 @@ def load(
     if pace is not None or depth is not None:  # what cannot be honoured shows itself before a model is loaded
         find_pace(pace or "fixed")(DEPTHS[pace or "fixed"] if depth is None else depth)
     guess = _find_draft(draft, draft_backend, draft_sampling)
-    opened: list[Backend] = []
+    opened: list[Backend | Drafter] = []
     try:
         target = model
         if isinstance(target, str | Path):
@@ -88,14 +88,16 @@ def load(
         elif draft_backend or draft_precision:
             raise OptionError("There is no draft model to open.", "Leave draft backend and precision out.")
         drafter = ModelDrafter(guess, target, draft_sampling, keep) if isinstance(guess, Backend) else guess
+        if isinstance(drafter, ModelDrafter) and guess in opened:
+            opened[-1] = drafter  # which closes its model after its caches
         name, start = choose_pace(pace, depth, drafter)
         make = partial(find_pace(name), start)
         if isinstance(target, Strict):
             make, keep = partial(_whole, make, target.widths), 0
-        return Engine(target, drafter, rule=judge, pace=make, keep=keep)
+        return Engine(target, drafter, rule=judge, pace=make, keep=keep, owned=opened)
     except BaseException:
-        for backend in opened:
-            backend.close()
+        for each in opened:
+            each.close()
         raise
 
 

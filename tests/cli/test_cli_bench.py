@@ -51,6 +51,7 @@ def test_categories_can_be_chosen(redline, questions):
         ("{}\n", (), "no question on line 1"),
         ("no json\n", (), "no question on line 1"),
         ('{"question_id": 1, "category": "a", "turns": []}\n', (), "no question on line 1"),
+        ('{"question_id": 1, "category": "a", "turns": "hi"}\n', (), "no question on line 1"),
         (GOOD, ("--category", "b"), "no category named"),
         (GOOD, ("--draft", "none"), "nothing to compare"),
         (GOOD, ("--draft", "ngram", "--draft", "ngram"), "the same name"),

@@ -1,12 +1,15 @@
 """`redline generate` over toy models."""
 
+import os
 import re
+import signal
 import subprocess
 import sys
 from dataclasses import replace
 
 import pytest
 
+from redline import cli
 from redline.cli import generate as command
 from redline.engine import load, trace
 
@@ -254,3 +257,14 @@ def test_closed_streams_are_no_traceback(closed):
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert "Traceback" not in ran.stderr
+
+
+def test_a_time_limit_is_as_ctrl_c(monkeypatch):
+    """What ends a run from outside mostly sends SIGTERM; what was written by then is kept."""
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(cli, "app", lambda: os.kill(os.getpid(), signal.SIGTERM))
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            cli.main()
+    finally:
+        signal.signal(signal.SIGTERM, before)

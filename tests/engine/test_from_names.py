@@ -211,3 +211,12 @@ def test_code_that_comes_with_a_target_is_not_trusted_in_a_draft(opened):
     load("big", "small", trust_remote_code=True)
     load("big", "small", trust_remote_code=True, draft_backend="transformers")
     assert [how.get("trust_remote_code") for _, _, how in opened] == [True, None, True, True]
+
+
+def test_closing_closes_what_was_opened_and_nothing_else(opened, monkeypatch):
+    closed = []
+    monkeypatch.setattr(ToyBackend, "close", lambda self: closed.append(self.name))
+    load("big", "small").close()
+    assert len(closed) == 2
+    load(ToyBackend(), ToyBackend()).close()
+    assert len(closed) == 2
