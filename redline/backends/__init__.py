@@ -34,8 +34,9 @@ class Opening(TypedDict, total=False):
         backend: "native", "llamacpp", "transformers" or "auto"; by file and role when left out.
         device: "cpu", "cuda" or "cuda:1", for native and transformers; CUDA where there is
             one, when left out.
-        dtype: "float32", "bfloat16" or "float16", for native and transformers; float32 on a CPU and bfloat16
-            on CUDA when left out. llama.cpp computes in the file's own precision.
+        precision: What weights are held in: "float32", "bfloat16" or "float16", for native and transformers;
+            float32 on a CPU and bfloat16 on CUDA when left out. "file" is a GGUF file's own numbers, which is
+            all that llama.cpp does, and what native does on a CPU with redline's kernels.
         threads: CPU threads, at most one a core, which is also what is used when left out.
         context: Fewer positions than the model has.
         gpu_layers: For llama.cpp, layers to keep on a GPU.
@@ -45,7 +46,7 @@ class Opening(TypedDict, total=False):
 
     backend: str | None
     device: str | None
-    dtype: str | None
+    precision: str | None
     threads: int | None
     context: int | None
     gpu_layers: int | None
@@ -140,13 +141,15 @@ def _native(source: str | Path, role: Role, how: Opening) -> Backend:
     from redline.backends import native
 
     _refuse(role, how, "native", "gpu_layers", "shared", "trust_remote_code")
-    return native.load(Path(source), **_only(how, "device", "dtype", "threads", "context"))
+    return native.load(Path(source), **_only(how, "device", "precision", "threads", "context"))
 
 
 def _llamacpp(source: str | Path, role: Role, how: Opening) -> Backend:
     from redline.backends import llamacpp
 
-    _refuse(role, how, "llamacpp", "device", "dtype", "trust_remote_code")
+    _refuse(role, how, "llamacpp", "device", "trust_remote_code")
+    if how.get("precision") != "file":
+        _refuse(role, how, "llamacpp", "precision")
     exact = role != "draft"
     return llamacpp.load(
         Path(source), exact=exact, **_only(how, "threads", "context", "gpu_layers", "shared")
@@ -163,7 +166,7 @@ def _transformers(source: str | Path, role: Role, how: Opening) -> Backend:
             "Use the backend native or llamacpp for a GGUF file.",
         )
     return transformers.load(
-        source, **_only(how, "device", "dtype", "threads", "context", "trust_remote_code")
+        source, **_only(how, "device", "precision", "threads", "context", "trust_remote_code")
     )
 
 
@@ -174,7 +177,7 @@ _OPENERS: dict[str, Callable[[str | Path, Role, Opening], Backend]] = {
 }
 
 _INSTEAD = {
-    "dtype": "It computes in the file's own precision; `redline models convert` makes another.",
+    "precision": "It computes in the file's own precision; `redline models convert` makes another.",
     "device": "Say with gpu_layers how much of the model goes to a GPU.",
     "gpu_layers": "Name a device instead.",
     "shared": "Its texts are read together as they are.",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import mmap
 import struct
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,6 +82,20 @@ def read(path: Path) -> GGUFFile:
         RecursionError,
     ) as error:
         raise ModelError(f"{path} is damaged or cut short: its header cannot be read.", _AGAIN) from error
+
+
+def weights_type(file: GGUFFile) -> str:
+    """What a file calls the precision of its weights, as "Q4_K_M", or else what its largest part is in."""
+    from gguf.constants import GGMLQuantizationType, LlamaFileType
+
+    try:
+        name: str = LlamaFileType(file.metadata.get("general.file_type", -1)).name
+        return name.removeprefix("MOSTLY_").removeprefix("ALL_")
+    except ValueError:
+        sizes = Counter[int]()
+        for stored in file.tensors.values():
+            sizes[stored.kind] += len(stored.data)
+        return str(GGMLQuantizationType(max(sizes, key=sizes.__getitem__, default=0)).name)
 
 
 class _Cursor:

@@ -33,7 +33,7 @@ def find_dtype(name: str | None, device: torch.device) -> torch.dtype:
     if name is None:
         return torch.float32 if device.type == "cpu" else torch.bfloat16
     if name not in kinds:
-        raise OptionError(f"There is no dtype named {name!r}.", f"Use one of {', '.join(kinds)}.")
+        raise OptionError(f"There is no precision named {name!r} here.", f"Use one of {', '.join(kinds)}.")
     return kinds[name]
 
 

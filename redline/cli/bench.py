@@ -71,7 +71,7 @@ def bench(
     draft_precision: options.DraftPrecision = None,
     strict: options.Strict = False,
     device: options.Device = None,
-    dtype: options.Dtype = None,
+    precision: options.Precision = None,
     threads: options.Threads = None,
     context: options.Context = None,
     gpu_layers: options.GpuLayers = None,
@@ -91,7 +91,7 @@ def bench(
     opening = {
         "backend": backend,
         "device": device,
-        "dtype": dtype,
+        "precision": precision,
         "threads": threads,
         "context": context,
         "gpu_layers": gpu_layers,

@@ -48,7 +48,9 @@ Strict = Annotated[
     bool, typer.Option("--strict", help="Only passes with plain decoding's bits, however many it takes.")
 ]
 Device = Annotated[str | None, typer.Option("--device", help="cpu or cuda; cuda where there is one.")]
-Dtype = Annotated[str | None, typer.Option("--dtype", help="float32, bfloat16 or float16.")]
+Precision = Annotated[
+    str | None, typer.Option("--precision", help="float32, bfloat16, float16, or file: a GGUF file's own.")
+]
 Threads = Annotated[int | None, typer.Option("--threads", min=1, help="CPU threads; one a core by default.")]
 Context = Annotated[int | None, typer.Option("--context", min=1, help="Fewer positions than the target has.")]
 GpuLayers = Annotated[

@@ -82,7 +82,7 @@ class TestHalf(BackendContract):
 
     @pytest.fixture(params=["llama", "qwen2", "qwen3"])
     def backend(self, request, tiny):
-        backend = backends.open(tiny(request.param), dtype="bfloat16", context=192)
+        backend = backends.open(tiny(request.param), precision="bfloat16", context=192)
         assert backend.traits.dtype == "bfloat16"
         assert backend.traits.row_invariant
         assert backend.open().store.dtype is FLOAT
@@ -99,7 +99,7 @@ def torch_without_half(monkeypatch, forgetful):
 def test_where_bfloat16_cannot_be_packed_all_of_the_pass_is_in_it(tiny, request, without):
     request.getfixturevalue(without)
     assert isinstance(linear.pack(torch.zeros(4, 4, dtype=HALF), None), linear.Plain)
-    backend = backends.open(tiny("llama"), dtype="bfloat16")
+    backend = backends.open(tiny("llama"), precision="bfloat16")
     assert backend.traits.dtype == "bfloat16"
     cache = backend.open()
     assert cache.store.dtype is HALF

@@ -4,9 +4,10 @@ import hypothesis
 import numpy as np
 import pytest
 import torch
-from tiny_models import SHAPES
+from tiny_models import SHAPES, make_reference, save_gguf
 
 from redline import backends
+from redline.backends.native import kernels
 from redline.backends.native.cache import NativeCache
 from redline.core.errors import ContextError, RewindError
 from redline.core.ports import Chunk
@@ -25,6 +26,24 @@ def opened(tiny):
     return get
 
 
+@pytest.fixture(scope="module")
+def opened_files(tmp_path_factory):
+    place, made = tmp_path_factory.mktemp("files"), {}
+
+    def get(shape):
+        if shape not in made:
+            file = save_gguf(make_reference(shape), place / f"{shape}.gguf")
+            made[shape] = backends.open(file, precision="file", context=192)
+        return made[shape]
+
+    return get
+
+
+@pytest.fixture(scope="module")
+def smollm2_in_kernels(smollm2_path):
+    return backends.open(smollm2_path, precision="file")
+
+
 class TestTiny(BackendContract):
     chunk_sizes = (1, 2, 3, 5, 8, 16, 24)
 
@@ -34,6 +53,21 @@ class TestTiny(BackendContract):
 
     def test_it_is_row_invariant(self, backend):
         """Any machine that runs these tests has oneDNN; without it the engine works and says so."""
+        assert backend.traits.row_invariant
+
+
+@pytest.mark.skipif(kernels.find() is None, reason="the kernels were not built: no C compiler")
+class TestTinyInTheKernels(BackendContract):
+    """Sizes that are no multiple of anything."""
+
+    chunk_sizes = (1, 2, 3, 5, 8, 16, 24)
+
+    @pytest.fixture(params=[shape for shape in SHAPES if shape != "llama 3 rope"])  # GGUF has it in a tensor
+    def backend(self, request, opened_files):
+        return opened_files(request.param)
+
+    def test_it_is_row_invariant(self, backend):
+        assert backend.attention == "kernels"
         assert backend.traits.row_invariant
 
 
@@ -64,6 +98,21 @@ class TestSmolLM2(BackendContract):
             assert torch.equal(cache.store[:, :, :, :1600], caches[0].store[:, :, :, :1600])
         np.testing.assert_array_equal(rows[0], rows[1])
         np.testing.assert_array_equal(rows[0], rows[2])
+
+
+@pytest.mark.model
+@pytest.mark.skipif(kernels.find() is None, reason="the kernels were not built: no C compiler")
+class TestSmolLM2InTheKernels(BackendContract):
+    """The file's own four bits."""
+
+    chunk_sizes = (2, 3, 5, 8, 16, 24)
+
+    @pytest.fixture
+    def backend(self, smollm2_in_kernels):
+        return smollm2_in_kernels
+
+    def test_it_is_row_invariant(self, backend):
+        assert (backend.traits.dtype, backend.traits.row_invariant) == ("Q4_1", True)
 
 
 def test_any_history_equals_reading_from_scratch(opened):

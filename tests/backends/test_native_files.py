@@ -3,8 +3,10 @@
 import contextlib
 import json
 import shutil
+from dataclasses import replace
 
 import gguf
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -13,7 +15,8 @@ from safetensors.torch import load_file, save_file
 from tiny_models import make_reference, save_gguf
 
 from redline import backends
-from redline.backends.gguf_file import read
+from redline.backends.gguf_file import read, weights_type
+from redline.backends.native import kernels
 from redline.core.errors import ContextError, ModelError, OptionError
 from redline.core.ports import Chunk
 
@@ -232,7 +235,7 @@ def test_quantisations_that_gguf_cannot_undo_are_refused(good, tmp_path):
     ("options", "error"),
     [
         ({"threads": 0}, OptionError),
-        ({"dtype": "int8"}, OptionError),
+        ({"precision": "int8"}, OptionError),
         ({"device": "abacus"}, OptionError),
         ({"context": 257}, ContextError),
         ({"context": 0}, ContextError),
@@ -255,13 +258,46 @@ def test_options_are_honoured(good):
     try:
         backend = backends.open(good, threads=1, context=100)
         assert torch.get_num_threads() == 1
-        assert (backend.traits.context, backend.traits.device, backend.traits.dtype) == (
-            100,
-            "cpu",
-            "float32",
-        )
-        half = backends.open(good, dtype="bfloat16")
+        assert (backend.traits.context, backend.traits.device) == (100, "cpu")
+        assert backends.open(good, precision="float32").traits.dtype == "float32"
+        half = backends.open(good, precision="bfloat16")
         assert half.traits.dtype == "bfloat16"
         assert half.extend([Chunk(half.open(), [1, 2, 3])])[0].shape == (3, 288)
     finally:
         torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def no_kernels(monkeypatch):
+    """As where redline was installed without a C compiler."""
+    monkeypatch.setattr(kernels.c, "is_built", lambda: False)
+
+
+def test_without_kernels_that_is_said(good, no_kernels):
+    with pytest.raises(OptionError, match="kernels are not here") as caught:
+        backends.open(good, precision="file")
+    assert "C compiler" in caught.value.hint
+    assert backends.open(good).traits.dtype == "float32"
+
+
+@pytest.mark.skipif(kernels.find() is None, reason="the kernels were not built: no C compiler")
+def test_a_files_own_numbers_and_the_same_in_float32(good):
+    own, plain = backends.open(good, precision="file"), backends.open(good, precision="float32")
+    assert own.traits.dtype == weights_type(read(good))
+    assert own.traits.row_invariant
+    assert own.attention == "kernels"
+    tokens = list(range(40))
+    one, other = (backend.extend([Chunk(backend.open(), tokens)])[0] for backend in (own, plain))
+    np.testing.assert_allclose(one, other, atol=2e-5 * np.abs(other).max())
+
+
+def test_only_a_file_has_numbers_of_its_own(tiny):
+    with pytest.raises(OptionError, match="no numbers of its own"):
+        backends.open(tiny("llama"), precision="file")
+
+
+def test_a_file_that_does_not_name_its_precision(good):
+    file = read(good)
+    assert weights_type(replace(file, metadata={})) in gguf.GGMLQuantizationType.__members__
+    assert weights_type(replace(file, metadata={"general.file_type": 15})) == "Q4_K_M"
+    assert weights_type(replace(file, metadata={"general.file_type": 0})) == "F32"

@@ -62,7 +62,7 @@ def test_sharded_folders_in_half_precision(tmp_path):
     folder = save_folder(model.to(torch.bfloat16), tmp_path / "sharded", max_shard_size="30KB")
     assert len(list(folder.glob("*.safetensors"))) > 1
     np.testing.assert_allclose(logits(backends.open(folder), TOKENS), expected, atol=2e-4)
-    half = logits(backends.open(folder, dtype="bfloat16"), TOKENS)
+    half = logits(backends.open(folder, precision="bfloat16"), TOKENS)
     assert half.dtype == np.float32
     assert np.abs(half - expected).max() < 0.2 * np.abs(expected).max()
 

@@ -100,7 +100,7 @@ def test_names_sources_and_spelling_are_checked(openers):
     [
         ("native", "gpu_layers", 3),
         ("native", "trust_remote_code", True),
-        ("llamacpp", "dtype", "float16"),
+        ("llamacpp", "precision", "float16"),
         ("llamacpp", "device", "cuda"),
         ("transformers", "gpu_layers", 3),
     ],

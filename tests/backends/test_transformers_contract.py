@@ -154,7 +154,7 @@ def test_a_tree_is_refused_where_attention_knows_none(opened):
 
 @pytest.mark.parametrize("shape", ["llama", "sliding", "absolute", "alibi"])
 def test_half_precision_is_close(models, shape):
-    backend = backend_of.load(models(shape)[1], dtype="bfloat16")
+    backend = backend_of.load(models(shape)[1], precision="bfloat16")
     assert backend.traits.dtype == "bfloat16"
     tokens = list(range(30))
     rows = backend.extend([Chunk(backend.open(), tokens)])[0]

@@ -206,7 +206,7 @@ def test_a_quantised_checkpoint_names_the_package_it_needs(folder):
     ("options", "message"),
     [
         ({"device": "abacus"}, "There is no device named 'abacus'"),
-        ({"dtype": "float64"}, "There is no dtype named 'float64'"),
+        ({"precision": "float64"}, "There is no precision named 'float64'"),
         ({"threads": 0}, "threads is 0"),
         ({"threads": 1 + (os.cpu_count() or 1)}, "threads is"),
     ],

@@ -45,7 +45,7 @@ def test_names_and_paths_are_found_and_opened(opened):
 
 
 def test_options_reach_every_model_that_is_opened(opened):
-    how = {"device": "cpu", "dtype": "float32", "threads": 3}
+    how = {"device": "cpu", "precision": "float32", "threads": 3}
     engine = load("big", "small", **how, backend="native", context=50, draft_backend="llamacpp")
     assert opened == [
         (PATHS["big"], "target", {**how, "backend": "native", "context": 50}),

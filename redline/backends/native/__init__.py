@@ -18,42 +18,74 @@ from pathlib import Path
 
 import torch
 
-from redline.backends.gguf_file import read
+from redline.backends.gguf_file import read, weights_type
 from redline.backends.native import config as shapes
+from redline.backends.native import kernels
 from redline.backends.native.backend import NativeBackend
-from redline.backends.native.load import build
-from redline.backends.native.weights import FolderSource, GGUFSource, Source
+from redline.backends.native.coded import CodedModel
+from redline.backends.native.kernels import Kernels
+from redline.backends.native.load import build, build_coded
+from redline.backends.native.model import Model
+from redline.backends.native.weights import FolderSource, GGUFSource
 from redline.backends.tokenizer import from_folder, from_gguf
 from redline.backends.torch_options import find_device, find_dtype, set_threads
+from redline.core.errors import OptionError
 
-__all__ = ["NativeBackend", "load"]
+__all__ = ["FILE", "NativeBackend", "load"]
+
+FILE = "file"
+"""The precision of a GGUF file's own numbers."""
+
+_BUILD = "They are built with redline where there is a C compiler: install one, then redline again."
 
 
 def load(
     path: Path,
     *,
     device: str | None = None,
-    dtype: str | None = None,
+    precision: str | None = None,
     threads: int | None = None,
     context: int | None = None,
 ) -> NativeBackend:
     """Load a GGUF file or a folder of safetensors; see `redline.backends.open`."""
     set_threads(threads)
     place = find_device(device)
-    kind = find_dtype(dtype, place)
-    if path.is_dir():
-        config = shapes.from_folder(path, context)
-        source: Source = FolderSource(path)
-        tokenizer = from_folder(path)
-    else:
-        file = read(path)
-        config = shapes.from_gguf(file, context)
-        source = GGUFSource(file)
-        tokenizer = from_gguf(file)
+    numbers = _kernels(precision, place, path)
+    kind = torch.float32 if numbers else find_dtype(precision, place)
+    held = str(kind).removeprefix("torch.")
+    model: Model | CodedModel
     with torch.inference_mode():
-        model = build(config, source, place, kind)
+        if path.is_dir():
+            config, tokenizer = shapes.from_folder(path, context), from_folder(path)
+            model = build(config, FolderSource(path), place, kind)
+        else:
+            file = read(path)
+            config, tokenizer, source = shapes.from_gguf(file, context), from_gguf(file), GGUFSource(file)
+            if numbers:
+                model, held = build_coded(config, source, numbers), weights_type(file)
+            else:
+                model = build(config, source, place, kind)
     _trim()
-    return NativeBackend(path.stem if path.is_file() else path.name, model, tokenizer, place, kind)
+    return NativeBackend(path.stem if path.is_file() else path.name, model, tokenizer, place, held)
+
+
+def _kernels(precision: str | None, device: torch.device, path: Path) -> Kernels | None:
+    """The kernels that hold a file's own numbers, where those are wanted and can be had.
+
+    Raises:
+        OptionError: They were asked for, and cannot.
+    """
+    if precision != FILE:
+        return None
+    if device.type != "cpu" or not path.is_file():
+        raise OptionError(
+            f"{path.name} on {device} has no numbers of its own to keep.",
+            "Leave the precision out; a GGUF file on a CPU has.",
+        )
+    numbers = kernels.find()
+    if numbers is None:
+        raise OptionError("redline's kernels are not here, so a file's numbers cannot be kept.", _BUILD)
+    return numbers
 
 
 def _trim() -> None:

@@ -14,6 +14,7 @@ from redline.backends.chunks import check_chunks
 from redline.backends.native import check
 from redline.backends.native.attention import Blocked, spanned
 from redline.backends.native.cache import NativeCache
+from redline.backends.native.coded import CodedModel
 from redline.backends.native.model import Model
 from redline.backends.native.plan import ROWS, pieces
 from redline.core.ports import Chunk, Tokenizer, Traits
@@ -31,22 +32,23 @@ class NativeBackend:
         name: For records.
         model: Weights.
         tokenizer: Text to ids and back.
-        device, dtype: Where and in what the weights are; rows, keys and values are in the model's dtype.
+        device: Where the weights are.
+        precision: What the weights are in, for records; rows, keys and values are in the model's dtype.
     """
 
     def __init__(
-        self, name: str, model: Model, tokenizer: Tokenizer, device: torch.device, dtype: torch.dtype
+        self, name: str, model: Model | CodedModel, tokenizer: Tokenizer, device: torch.device, precision: str
     ) -> None:
         self.name = name
         self.tokenizer = tokenizer
-        self._model: Model | None = model
+        self._model: Model | CodedModel | None = model
         self._device, self._dtype = device, model.dtype
         config = model.config
         self.traits = Traits(
             vocab_size=config.vocab,
             context=config.context,
             row_invariant=False,
-            dtype=str(dtype).removeprefix("torch."),
+            dtype=precision,
             device=str(device),
             threads=torch.get_num_threads() if device.type == "cpu" else 0,
         )
@@ -56,7 +58,8 @@ class NativeBackend:
     @property
     def attention(self) -> str:
         """The name of the way in which attention is computed."""
-        return self._alive().attention.name
+        attention = self._alive().attention
+        return attention if isinstance(attention, str) else attention.name
 
     def open(self) -> NativeCache:
         config = self._alive().config
@@ -90,14 +93,16 @@ class NativeBackend:
     def close(self) -> None:
         self._model = None
 
-    def _alive(self) -> Model:
+    def _alive(self) -> Model | CodedModel:
         if self._model is None:
             raise ValueError(f"{self.name} is closed.")
         return self._model
 
     @torch.inference_mode()
-    def _settle(self, model: Model) -> bool:
+    def _settle(self, model: Model | CodedModel) -> bool:
         """Choose how to compute, and find out whether rows then keep their bits."""
+        if isinstance(model, CodedModel):
+            return self._holds(model)  # by the order of its sums; and tried like the others
         model.attention = check.attention(model.config, self._device, self._dtype)
         block = model.blocks[0]
         uses = [(block.qkv, ""), (block.out, "plus"), (block.gate, "swish"), (block.up, "times")]
@@ -112,7 +117,7 @@ class NativeBackend:
         model.attention = Blocked(model.config.groups, self._device, self._dtype)
         return False
 
-    def _holds(self, model: Model) -> bool:
+    def _holds(self, model: Model | CodedModel) -> bool:
         """Whether the first two layers and the head give a chunk's rows the same bits in smaller chunks."""
         tokens = [(i * 7919 + 1) % model.config.vocab for i in range(min(ROWS, model.config.context))]
         together, parted = self.open(), self.open()
@@ -123,7 +128,7 @@ class NativeBackend:
         same = together.store is not None and parted.store is not None
         return same and torch.equal(whole, rows) and torch.equal(together.store, parted.store)  # type: ignore[arg-type]
 
-    def _probe(self, model: Model, cache: NativeCache, tokens: list[int]) -> torch.Tensor:
+    def _probe(self, model: Model | CodedModel, cache: NativeCache, tokens: list[int]) -> torch.Tensor:
         chunk = Chunk(cache, tokens)
         cache.reserve(cache.length + len(tokens))
         growth = cache.growth(chunk)

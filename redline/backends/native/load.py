@@ -2,44 +2,53 @@
 
 from __future__ import annotations
 
+from typing import Generic, TypeVar
+
+import numpy as np
 import torch
+from gguf.constants import GGMLQuantizationType
 from torch import Tensor
 
+from redline.backends.gguf_file import Stored
+from redline.backends.native.coded import CodedModel
 from redline.backends.native.config import Config
+from redline.backends.native.kernels import Kernels, Layers, Matrix
 from redline.backends.native.linear import Linear, pack, rows_dtype
 from redline.backends.native.model import Block, Model
 from redline.backends.native.rope import Rotary, side_by_side
-from redline.backends.native.weights import Source
+from redline.backends.native.weights import GGUFSource, Source
 from redline.core.errors import ModelError, UnsupportedModel
+
+L = TypeVar("L")
 
 
 def build(config: Config, source: Source, device: torch.device, dtype: torch.dtype) -> Model:
-    """Load the weights.
+    """Load the weights into torch's layers.
 
     Raises:
         ModelError: A tensor is missing, has another shape than the model, or is none that this engine uses.
     """
-    loader = _Loader(config, source, device, dtype)
-    blocks = [loader.block(f"blk.{i}") for i in range(config.layers)]
-    norm = loader.norm("output_norm", config.hidden)
+    loader = _TorchLoader(config, source, device, dtype)
+    blocks, norm, head = loader.all()
+    embedding = source.embedding(loader.rows_dtype, device)
+    return Model(config, embedding, blocks, norm, head, Rotary(config, device))
+
+
+def build_coded(config: Config, source: GGUFSource, kernels: Kernels) -> CodedModel:
+    """Load the weights as they are in the file.
+
+    Raises:
+        ModelError: As `build`.
+    """
+    loader = _CodedLoader(config, source, kernels)
+    blocks, norm, head = loader.all()
     shape = (config.vocab, config.hidden)
-    head = pack(loader.weight("token_embd.weight" if config.tied else "output.weight", shape), None)
-    loader.used |= {"token_embd.weight", "rope_freqs.weight"}
-    if config.tied:
-        loader.used.add("output.weight")
-    left = source.names() - loader.used
-    if left:
-        raise UnsupportedModel(
-            f"{source.name} holds {len(left)} tensors that a {config.architecture} model does not use, "
-            f"{min(left)} for one.",
-            "It is a variant that the native engine does not run; try the transformers or llama.cpp backend.",
-        )
-    return Model(
-        config, source.embedding(loader.rows_dtype, device), blocks, norm, head, Rotary(config, device)
-    )
+    embedding = head.parts[0] if config.tied else loader.matrix("token_embd", shape)
+    rotary = Rotary(config, torch.device("cpu"))
+    return CodedModel(kernels, config, embedding, blocks, norm, head, rotary)
 
 
-class _Loader:
+class _Loader(Generic[L]):
     """Takes tensors in the shape, order, dtype and place that the model wants them in."""
 
     def __init__(self, config: Config, source: Source, device: torch.device, dtype: torch.dtype) -> None:
@@ -48,46 +57,69 @@ class _Loader:
         self.names = source.names()
         self.used: set[str] = set()
 
+    def all(self) -> tuple[list[Block[L]], Tensor, L]:
+        """The blocks, the last norm, and the head; nothing that the model would have must be left over."""
+        config = self.config
+        blocks = [self.block(f"blk.{i}") for i in range(config.layers)]
+        norm = self.norm("output_norm", config.hidden)
+        head = self.projection(("token_embd" if config.tied else "output",), (config.vocab,), config.hidden)
+        self.used |= {"token_embd.weight", "rope_freqs.weight"}
+        if config.tied:
+            self.used.add("output.weight")
+        left = self.names - self.used
+        if left:
+            raise UnsupportedModel(
+                f"{self.source.name} holds {len(left)} tensors that a {config.architecture} model does not "
+                f"use, {min(left)} for one.",
+                "It is a variant that the native engine does not run; try the transformers or llama.cpp "
+                "backend.",
+            )
+        return blocks, norm, head
+
+    def projection(self, names: tuple[str, ...], outputs: tuple[int, ...], inputs: int) -> L:
+        """One linear layer of several that read the same rows."""
+        biases = None
+        sizes = list(zip(names, outputs, strict=True))
+        if any(f"{name}.bias" in self.names for name in names):  # then an absent one is zero
+            biases = torch.cat([self.bias(name, size) for name, size in sizes])
+        return self.linear([(name, (size, inputs)) for name, size in sizes], biases)
+
+    def linear(self, weights: list[tuple[str, tuple[int, int]]], bias: Tensor | None) -> L:
+        """A layer of the weights of these names and shapes, one below the other."""
+        raise NotImplementedError
+
+    def bias(self, name: str, outputs: int) -> Tensor:
+        if f"{name}.bias" not in self.names:
+            return torch.zeros(outputs, device=self.device, dtype=self.dtype)
+        bias = self.take(f"{name}.bias", (outputs,)).to(self.device, self.dtype)
+        return self.ordered(name, bias)
+
+    def ordered(self, name: str, rows: Tensor) -> Tensor:
+        """Rows of a projection in the order in which `rope` wants them."""
+        rotary = name.endswith((".attn_q", ".attn_k")) and not self.config.interleaved
+        return side_by_side(rows, self.config.head_dim) if rotary else rows
+
     def take(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        self.use(name, shape)
+        return self.source.tensor(name)
+
+    def use(self, name: str, shape: tuple[int, ...]) -> None:
+        """Make sure that there is such a tensor, and remember that it has its place."""
         if name not in self.names:
             raise ModelError(
                 f"{self.source.name} has no tensor {name}.",
                 "The file is incomplete; download or convert it again.",
             )
-        tensor = self.source.tensor(name)
-        if tensor.shape != shape:
+        if self.source.shape(name) != shape:
             raise ModelError(
-                f"{self.source.name} has {name} in shape {tuple(tensor.shape)}, not in {shape}.",
+                f"{self.source.name} has {name} in shape {self.source.shape(name)}, not in {shape}.",
                 "The file is inconsistent; download or convert it again.",
             )
         self.used.add(name)
-        return tensor
-
-    def weight(self, name: str, shape: tuple[int, ...]) -> Tensor:
-        """A weight or bias of a linear layer."""
-        return self.take(name, shape).to(self.device, self.dtype)
 
     def norm(self, name: str, width: int) -> Tensor:
         """The weight of a norm, which works on rows outside the linear layers."""
         return self.take(f"{name}.weight", (width,)).to(self.device, self.rows_dtype)
-
-    def projection(self, names: tuple[str, ...], outputs: tuple[int, ...], inputs: int) -> Linear:
-        """One linear layer of several that read the same rows; absent biases are zero if one is present."""
-        weights = [self.rows(name, "weight", (n, inputs)) for name, n in zip(names, outputs, strict=True)]
-        biases = None
-        if any(f"{name}.bias" in self.names for name in names):
-            biases = torch.cat(
-                [
-                    self.rows(name, "bias", (n,)) if f"{name}.bias" in self.names else weights[0].new_zeros(n)
-                    for name, n in zip(names, outputs, strict=True)
-                ]
-            )
-        return pack(weights[0] if len(weights) == 1 else torch.cat(weights), biases)
-
-    def rows(self, name: str, kind: str, shape: tuple[int, ...]) -> Tensor:
-        tensor = self.weight(f"{name}.{kind}", shape)
-        rotary = name.endswith((".attn_q", ".attn_k")) and not self.config.interleaved
-        return side_by_side(tensor, self.config.head_dim) if rotary else tensor
 
     def head_norm(self, at: str) -> Tensor | None:
         """Qwen3's norms of query and key heads, one row a head."""
@@ -100,7 +132,7 @@ class _Loader:
             rows.append(side_by_side(weight, config.head_dim).expand(heads, -1))
         return torch.cat(rows)
 
-    def block(self, at: str) -> Block:
+    def block(self, at: str) -> Block[L]:
         c = self.config
         queries, keys = c.heads * c.head_dim, c.kv_heads * c.head_dim
         qkv = (f"{at}.attn_q", f"{at}.attn_k", f"{at}.attn_v")
@@ -114,3 +146,34 @@ class _Loader:
             up=self.projection((f"{at}.ffn_up",), (c.inner,), c.hidden),
             down=self.projection((f"{at}.ffn_down",), (c.hidden,), c.inner),
         )
+
+
+class _TorchLoader(_Loader[Linear]):
+    def linear(self, weights: list[tuple[str, tuple[int, int]]], bias: Tensor | None) -> Linear:
+        rows = [self.ordered(name, self.weight(name, shape)) for name, shape in weights]
+        return pack(rows[0] if len(rows) == 1 else torch.cat(rows), bias)
+
+    def weight(self, name: str, shape: tuple[int, int]) -> Tensor:
+        return self.take(f"{name}.weight", shape).to(self.device, self.dtype)
+
+
+class _CodedLoader(_Loader[Layers]):
+    source: GGUFSource
+
+    def __init__(self, config: Config, source: GGUFSource, kernels: Kernels) -> None:
+        super().__init__(config, source, torch.device("cpu"), torch.float32)
+        self.kernels = kernels
+
+    def linear(self, weights: list[tuple[str, tuple[int, int]]], bias: Tensor | None) -> Layers:
+        return Layers([self.matrix(name, shape) for name, shape in weights], bias)
+
+    def matrix(self, name: str, shape: tuple[int, int]) -> Matrix:
+        """A weight as the file has it; one of a type that the kernels do not keep, in float32."""
+        self.use(f"{name}.weight", shape)
+        stored = self.source.stored(f"{name}.weight")
+        if not self.kernels.keeps(stored.kind):
+            plain = self.source.tensor(f"{name}.weight")
+            stored = Stored(shape, GGMLQuantizationType.F32, plain.numpy().reshape(-1).view(np.uint8))
+        order = torch.arange(shape[0])
+        moved = self.ordered(name, order)
+        return self.kernels.pack(stored, None if torch.equal(moved, order) else moved.numpy())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -17,10 +17,12 @@ from redline.backends.native.plan import Part, Piece
 from redline.backends.native.rope import Rotary, rotate
 from redline.backends.native.weights import Embedding
 
+L = TypeVar("L")
+
 
 @dataclass(frozen=True, slots=True)
-class Block:
-    """The weights of one layer; query, key and value rows are fused in `qkv`.
+class Block(Generic[L]):
+    """The weights of one layer, its linear ones as `L`; query, key and value rows are fused in `qkv`.
 
     Attributes:
         norm, mlp_norm: RMS norm weights before attention and before the MLP, (hidden,).
@@ -28,13 +30,13 @@ class Block:
     """
 
     norm: Tensor
-    qkv: Linear
+    qkv: L
     head_norm: Tensor | None
-    out: Linear
+    out: L
     mlp_norm: Tensor
-    gate: Linear
-    up: Linear
-    down: Linear
+    gate: L
+    up: L
+    down: L
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,7 @@ class Model:
         self,
         config: Config,
         embedding: Embedding,
-        blocks: list[Block],
+        blocks: list[Block[Linear]],
         norm: Tensor,
         head: Linear,
         rotary: Rotary,
@@ -161,7 +163,7 @@ class Model:
             places.append(Place(part, sights))
         return count, places
 
-    def _project(self, block: Block, x: Tensor, rotations: Tensor) -> tuple[Tensor, Tensor]:
+    def _project(self, block: Block[Linear], x: Tensor, rotations: Tensor) -> tuple[Tensor, Tensor]:
         """Queries and keys, (rows, heads + kv_heads, head_dim), and values, (rows, kv_heads, head_dim)."""
         config = self.config
         qkv = block.qkv(self._rms(x, block.norm)).view(len(x), -1, config.head_dim)

@@ -58,6 +58,8 @@ class Source(Protocol):
 
     def names(self) -> set[str]: ...
 
+    def shape(self, name: str) -> tuple[int, ...]: ...
+
     def tensor(self, name: str) -> Tensor:
         """One tensor in float32 (or in the file's own float type), on the CPU, not shared with anyone."""
         ...
@@ -103,6 +105,13 @@ class GGUFSource:
 
     def names(self) -> set[str]:
         return set(self._tensors)
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        return self._tensors[name].shape
+
+    def stored(self, name: str) -> Stored:
+        """One tensor as it lies in the file."""
+        return self._tensors[name]
 
     def tensor(self, name: str) -> Tensor:
         stored = self._tensors[name]
@@ -185,6 +194,10 @@ class FolderSource:
 
     def names(self) -> set[str]:
         return set(self._where)
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        file, hub_name = self._where[name]
+        return tuple(file.get_slice(hub_name).get_shape())
 
     def tensor(self, name: str) -> Tensor:
         file, hub_name = self._where[name]

@@ -30,7 +30,7 @@ def load(
     path_or_repo: Path | str,
     *,
     device: str | None = None,
-    dtype: str | None = None,
+    precision: str | None = None,
     threads: int | None = None,
     context: int | None = None,
     trust_remote_code: bool = False,
@@ -40,7 +40,7 @@ def load(
     Args:
         path_or_repo: A model folder, or a repository on the Hugging Face hub as "organisation/name".
         device: "cpu", "cuda" or "cuda:1"; CUDA where there is one, when left out.
-        dtype: "float32", "bfloat16" or "float16"; float32 on a CPU and bfloat16 on CUDA when left out.
+        precision: "float32", "bfloat16" or "float16"; float32 on a CPU and bfloat16 on CUDA when left out.
             Quantised checkpoints bring their own.
         threads: CPU threads for torch, for the whole process, one a core at most; torch's own choice when
             left out.
@@ -64,7 +64,7 @@ def load(
     return opening.load(
         path_or_repo,
         device=device,
-        dtype=dtype,
+        precision=precision,
         threads=threads,
         context=context,
         trust_remote_code=trust_remote_code,

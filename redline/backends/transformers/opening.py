@@ -39,7 +39,7 @@ def load(
     source: Path | str,
     *,
     device: str | None,
-    dtype: str | None,
+    precision: str | None,
     threads: int | None,
     context: int | None,
     trust_remote_code: bool,
@@ -47,7 +47,7 @@ def load(
     """See `redline.backends.transformers.load`."""
     set_threads(threads)
     place = find_device(device)
-    kind = find_dtype(dtype, place)
+    kind = find_dtype(precision, place)
     source, name = _find(source)
     with _quietly(), _explained(name):
         config = transformers.AutoConfig.from_pretrained(source, trust_remote_code=trust_remote_code)

@@ -1,0 +1,19 @@
+/* The kernels with AVX-512: 32 registers of 16 floats. */
+#if defined(__x86_64__)
+#pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,fma,f16c")
+#include "kernels.h"
+#include "vec_avx512.h"
+
+#define TILE 16
+#define PANELS_FOR(rows) ((rows) <= 4 ? 4 : (rows) <= 8 ? 2 : 1)
+#define TILES(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15) X(16)
+#define UNROLL _Pragma("GCC unroll 16")
+#include "product.h"
+#include "rows.h"
+
+static int runs_here(void) {
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+}
+const Variant redline_avx512 = {"avx512", runs_here, decode, product, pack, rotate, attend};
+#endif

@@ -1,0 +1,110 @@
+/* A pass through the blocks of a Llama-like model. */
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "variants.h"
+
+typedef struct {
+    const float *norm, *mlp_norm; /* (hidden) */
+    const float *head_norm;       /* (heads + kv_heads, width), or NULL */
+    Layers qkv, out, gate, up, down;
+} Block;
+
+typedef struct {
+    int64_t hidden, heads, kv_heads, width, inner, blocks;
+    float eps;
+    const Block *block;
+} Model;
+
+/* One thread's share of a layer's attention: from qkv (rows, heads + 2 kv_heads, width) into caches and `out`. */
+static void see(const Variant *v, const Model *m, const Block *b, int64_t layer, const Row *rows, int64_t count,
+                float *qkv, float *scores, int64_t room, float *out) {
+    int64_t here = omp_get_thread_num(), of = omp_get_num_threads(), width = m->width;
+    int64_t turned = m->heads + m->kv_heads, all = turned + m->kv_heads, groups = m->heads / m->kv_heads;
+    for (int64_t task = here; task < count * all; task += of) {
+        const Row *row = rows + task / all;
+        int64_t head = task % all, kv = (head - m->heads) % m->kv_heads;
+        float *from = qkv + task * width;
+        if (head < turned)
+            v->rotate(from, width, row->turn, b->head_norm ? b->head_norm + head * width : NULL, m->eps);
+        if (head >= m->heads) {
+            float *store = head < turned ? row->keys : row->values;
+            memcpy(store + layer * row->layer + kv * row->head + row->slot * width, from, sizeof(float) * width);
+        }
+    }
+#pragma omp barrier
+    /* A key/value head's queries together, unless that leaves threads without work. */
+    int64_t each = count * m->kv_heads < 2 * of ? 1 : groups, per_row = m->heads / each;
+    for (int64_t task = here; task < count * per_row; task += of) {
+        const Row *row = rows + task / per_row;
+        int64_t head = task % per_row * each;
+        int64_t at = layer * row->layer + head / groups * row->head;
+        v->attend(row, row->keys + at, row->values + at, qkv + (task / per_row * all + head) * width, (int)each,
+                  width, room, scores + here * groups * room, out + (task / per_row * m->heads + head) * width);
+    }
+}
+
+/* Rows x (count, hidden) go through the first `blocks` blocks, in place; keys and values into their caches. With
+   `last_values`, the last block only stores its keys and values. Rows may be at most MOST_ROWS. Returns 0, 1 for
+   something that is not good, or 2 where there is no memory. */
+int redline_forward(int variant, const Model *m, int64_t blocks, const Row *rows, int64_t count, float *x,
+                    int only_store, int threads) {
+    const Variant *v = variant_at(variant);
+    if (!v || count < 1 || count > MOST_ROWS || threads < 1 || blocks > m->blocks) return 1;
+    int64_t heads = (m->heads + 2 * m->kv_heads) * m->width, attended = m->heads * m->width, room = 0;
+    int64_t widest = m->inner > m->hidden ? m->inner : m->hidden;
+    widest = up(widest > attended ? widest : attended, UNIT);
+    for (int64_t r = 0; r < count; r++)
+        if (rows[r].settled + rows[r].nodes > room) room = rows[r].settled + rows[r].nodes;
+    room = up(room, LANES);
+    float *memory = malloc(sizeof(float) * (count * (heads + attended + m->inner + widest) +
+                                            threads * m->heads / m->kv_heads * room));
+    if (!memory) return 2;
+    float *qkv = memory, *seen = qkv + count * heads, *inner = seen + count * attended;
+    float *packed = inner + count * m->inner, *scores = packed + count * widest;
+#pragma omp parallel num_threads(threads)
+    for (int64_t layer = 0; layer < blocks; layer++) {
+        const Block *b = m->block + layer;
+        pack_rows(v, x, count, m->hidden, b->norm, m->eps, packed);
+#pragma omp barrier
+        multiply(v, &b->qkv, packed, count, PLAIN, NULL, qkv);
+#pragma omp barrier
+        see(v, m, b, layer, rows, count, qkv, scores, room, seen);
+#pragma omp barrier
+        if (only_store && layer == blocks - 1) continue;
+        pack_rows(v, seen, count, attended, NULL, 0, packed);
+#pragma omp barrier
+        multiply(v, &b->out, packed, count, PLUS, x, x);
+#pragma omp barrier
+        pack_rows(v, x, count, m->hidden, b->mlp_norm, m->eps, packed);
+#pragma omp barrier
+        multiply(v, &b->gate, packed, count, SWISH, NULL, inner);
+        multiply(v, &b->up, packed, count, TIMES, inner, inner); /* the same panels are the same thread's */
+#pragma omp barrier
+        pack_rows(v, inner, count, m->inner, NULL, 0, packed);
+#pragma omp barrier
+        multiply(v, &b->down, packed, count, PLUS, x, x);
+#pragma omp barrier
+    }
+    free(memory);
+    return 0;
+}
+
+/* Logits (count, vocab) of rows x (count, hidden), after the last norm. */
+int redline_logits(int variant, const Layers *head, const float *norm, float eps, const float *x, int64_t count,
+                   float *out, int threads) {
+    const Variant *v = variant_at(variant);
+    int64_t hidden = head->parts[0].inputs;
+    if (!v || count < 1 || count > MOST_ROWS || threads < 1) return 1;
+    float *packed = malloc(sizeof(float) * count * up(hidden, UNIT));
+    if (!packed) return 2;
+#pragma omp parallel num_threads(threads)
+    {
+        pack_rows(v, x, count, hidden, norm, eps, packed);
+#pragma omp barrier
+        multiply(v, head, packed, count, PLAIN, NULL, out);
+    }
+    free(packed);
+    return 0;
+}

@@ -1,0 +1,15 @@
+/* The kernels with NEON: 32 registers of 4 floats. */
+#if defined(__aarch64__)
+#include "kernels.h"
+#include "vec_neon.h"
+
+#define TILE 6
+#define PANELS_FOR(rows) ((rows) <= 1 ? 4 : (rows) <= 3 ? 2 : 1)
+#define TILES(X) X(1) X(2) X(3) X(4) X(5) X(6)
+#define UNROLL _Pragma("GCC unroll 16")
+#include "product.h"
+#include "rows.h"
+
+static int runs_here(void) { return 1; }
+const Variant redline_neon = {"neon", runs_here, decode, product, pack, rotate, attend};
+#endif

@@ -1,0 +1,13 @@
+/* The kernels in plain C, with the same bits and little speed. */
+#include "kernels.h"
+#include "vec_portable.h"
+
+#define TILE 6
+#define PANELS_FOR(rows) ((rows) <= 1 ? 4 : (rows) <= 3 ? 2 : 1)
+#define TILES(X) X(1) X(2) X(3) X(4) X(5) X(6)
+#define UNROLL
+#include "product.h"
+#include "rows.h"
+
+static int runs_here(void) { return 1; }
+const Variant redline_portable = {"portable", runs_here, decode, product, pack, rotate, attend};

@@ -1,0 +1,34 @@
+/* What the files that are no variant's own share: the variants, and the threads of a region. */
+
+#ifndef REDLINE_VARIANTS_H
+#define REDLINE_VARIANTS_H
+
+#include "kernels.h"
+
+#ifdef _OPENMP
+#include <omp.h>
+#else
+static inline int omp_get_thread_num(void) { return 0; }
+static inline int omp_get_num_threads(void) { return 1; }
+#endif
+
+const Variant *variant_at(int at); /* NULL for none */
+
+/* Matrices one below the other that read the same rows. */
+enum { MOST_PARTS = 4 };
+typedef struct {
+    int32_t count;
+    Matrix parts[MOST_PARTS];
+    const float *bias; /* over all outputs, or NULL */
+} Layers;
+
+/* One thread's share of rows (rows, inputs) times such matrices, rows packed; every thread of the region calls it.
+   Nothing in it depends on how many there are. */
+void multiply(const Variant *v, const Layers *w, const float *packed, int64_t rows, After after, const float *other,
+              float *out);
+
+/* One thread's share of packing rows, normed where there is a norm. */
+void pack_rows(const Variant *v, const float *x, int64_t rows, int64_t inputs, const float *norm, float eps,
+               float *packed);
+
+#endif
