@@ -18,6 +18,7 @@ from time import perf_counter
 
 import torch
 import transformers
+from tables import BESIDE as ARMS
 from tables import beside
 
 from redline import models
@@ -27,8 +28,6 @@ from redline.core.stop import Limits
 from redline.engine import Engine, generate
 from redline.engine.generate import to_tokens
 from redline.engine.load import load
-
-ARMS = ("transformers", "transformers assisted", "redline", "redline drafted")
 
 
 def main() -> None:

@@ -82,13 +82,16 @@ def times(results: Sequence[Result]) -> str:
     return "\n".join([*lines, "", f"{_machine(results[0])}, {_settings(results[0]['settings'])} {about}"])
 
 
+BESIDE = ("transformers", "transformers assisted", "redline", "redline drafted")
+"""The arms of `assisted.py`: theirs plain and with a draft, and ours."""
+
+
 def beside(result: Result) -> str:
     """What `assisted.py` measured: medians by workload, and how much faster redline is, plain and drafted."""
     settings, trials = result["settings"], result["trials"]
-    arms = ("transformers", "transformers assisted", "redline", "redline drafted")
     lines = [
-        f"| `{settings['model']}`, ms/token | {' | '.join(arms)} | plain, faster by | drafted, faster by |",
-        f"|---|{'---|' * (len(arms) + 2)}",
+        f"| `{settings['model']}`, ms/token | {' | '.join(BESIDE)} | plain, faster by | drafted, faster by |",
+        f"|---|{'---|' * (len(BESIDE) + 2)}",
     ]
     for category in [*dict.fromkeys(trial["category"] for trial in trials), None]:
         own = {
@@ -97,13 +100,13 @@ def beside(result: Result) -> str:
                 for trial in sorted(trials, key=lambda trial: trial["question"])
                 if trial["arm"] == arm and category in (trial["category"], None)
             ]
-            for arm in arms
+            for arm in BESIDE
         }
         ratios = [
             median(slow / fast for slow, fast in zip(own[left], own[right], strict=True))
-            for left, right in zip(arms[:2], arms[2:], strict=True)
+            for left, right in zip(BESIDE[:2], BESIDE[2:], strict=True)
         ]
-        cells = [_ms(median(own[arm])) for arm in arms] + [f"**{ratio:.2f}×**" for ratio in ratios]
+        cells = [_ms(median(own[arm])) for arm in BESIDE] + [f"**{ratio:.2f}×**" for ratio in ratios]
         lines.append(f"| {category or '**all**'} | {' | '.join(cells)} |")
     texts = {(trial["question"], tuple(trial["tokens"])) for trial in trials}
     same = len(texts) == len({trial["question"] for trial in trials})

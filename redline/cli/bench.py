@@ -208,7 +208,7 @@ def _collect(running: Iterator[Trial], answers: int) -> tuple[list[Trial], bool]
         task = bar.add_task("warming up", total=answers)
         try:
             for trial in running:
-                if not notes.is_terminal and [trial.category] != [t.category for t in trials[-1:]]:
+                if not notes.is_terminal and (not trials or trial.category != trials[-1].category):
                     notes.print(f"measuring: {trial.category}, {len(trials)} of {answers} answers so far")
                 trials.append(trial)
                 bar.update(task, advance=1, description=f"{trial.category} · {trial.arm}")

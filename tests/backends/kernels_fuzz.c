@@ -11,8 +11,8 @@ int64_t redline_row_bytes(int32_t type, int64_t inputs);
 void redline_pack(int32_t type, const uint8_t *raw, int64_t outputs, int64_t inputs, int64_t first, int64_t last,
                   uint8_t *codes, uint8_t *scales);
 const char *redline_variant(int at, int *runs);
-int redline_linear(int variant, const Layers *w, const float *x, int64_t rows, int after, const float *other,
-                   float *out, int threads);
+int redline_linear(int variant, const Layers *w, const float *x, int64_t rows, const float *norm, float eps,
+                   int after, const float *other, float *out, int threads);
 int redline_rows(int variant, const Matrix *w, const int64_t *outputs, int64_t count, float *out);
 
 static uint64_t state = 88172645463325252u;
@@ -52,13 +52,13 @@ int main(void) {
         Layers w = {2, {matrix(type, sizes[0], inputs, own[0]), matrix(type, sizes[1], inputs, own[1])}, NULL};
         int64_t outputs = sizes[0] + sizes[1];
         float *x = floats(rows * inputs), *bias = floats(outputs), *other = floats(rows * outputs);
-        float *out = floats(rows * outputs), *first = NULL, *row = floats(inputs);
+        float *out = floats(rows * outputs), *first = NULL, *row = floats(inputs), *norm = floats(inputs);
         w.bias = bias;
         int runs;
         for (int v = 0; redline_variant(v, &runs); v++) {
             if (!runs) continue;
             int threads = 1 + (int)draw(8);
-            if (redline_linear(v, &w, x, rows, round % 4, other, out, threads)) return 2;
+            if (redline_linear(v, &w, x, rows, round % 3 ? NULL : norm, 1e-5f, round % 4, other, out, threads)) return 2;
             int64_t which = (int64_t)draw(sizes[1]);
             if (redline_rows(v, &w.parts[1], &which, 1, row)) return 3;
             if (!first) first = memcpy(floats(rows * outputs), out, sizeof(float) * rows * outputs);
@@ -69,7 +69,7 @@ int main(void) {
             shapes++;
         }
         for (int p = 0; p < 2; p++) free(own[p][0]), free(own[p][1]);
-        free(x), free(bias), free(other), free(out), free(first), free(row);
+        free(x), free(bias), free(other), free(out), free(first), free(row), free(norm);
     }
     printf("%d shapes\n", shapes);
     return 0;

@@ -133,7 +133,7 @@ def test_a_sum_is_made_input_by_input_each_step_rounded_once():
     matrix = stored(Type.Q4_K, 16, 256)
     w, x = floats(matrix), np.random.default_rng(1).normal(0, 1, 256).astype(np.float32)
     sums = np.zeros(16, np.float32)
-    for i in range(256):  # float64 holds the product exactly, and its sum well enough to round once
+    for i in range(256):  # more bits than a product has, and a sum needs to be rounded once
         sums = (w[:, i].astype(np.longdouble) * x[i] + sums).astype(np.float32)
     np.testing.assert_array_equal(Layer(kernels.find(), matrix)(torch.from_numpy(x)[None])[0].numpy(), sums)
 

@@ -258,7 +258,11 @@ def test_options_are_honoured(good):
     try:
         backend = backends.open(good, threads=1, context=100)
         assert torch.get_num_threads() == 1
-        assert (backend.traits.context, backend.traits.device) == (100, "cpu")
+        assert (backend.traits.context, backend.traits.device, backend.traits.dtype) == (
+            100,
+            "cpu",
+            "float32",
+        )
         assert backends.open(good, precision="float32").traits.dtype == "float32"
         half = backends.open(good, precision="bfloat16")
         assert half.traits.dtype == "bfloat16"

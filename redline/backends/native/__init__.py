@@ -31,10 +31,7 @@ from redline.backends.tokenizer import from_folder, from_gguf
 from redline.backends.torch_options import find_device, find_dtype, set_threads
 from redline.core.errors import OptionError
 
-__all__ = ["FILE", "NativeBackend", "load"]
-
-FILE = "file"
-"""The precision of a GGUF file's own numbers."""
+__all__ = ["NativeBackend", "load"]
 
 _BUILD = "They are built with redline where there is a C compiler: install one, then redline again."
 
@@ -75,7 +72,7 @@ def _kernels(precision: str | None, device: torch.device, path: Path) -> Kernels
     Raises:
         OptionError: They were asked for, and cannot.
     """
-    if precision != FILE:
+    if precision != "file":
         return None
     if device.type != "cpu" or not path.is_file():
         raise OptionError(

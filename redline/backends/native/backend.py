@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import accumulate, pairwise
+from typing import TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from redline.backends.chunks import check_chunks
-from redline.backends.native import check
-from redline.backends.native.attention import Blocked, spanned
+from redline.backends.native.attention import spanned
 from redline.backends.native.cache import NativeCache
 from redline.backends.native.coded import CodedModel
 from redline.backends.native.model import Model
 from redline.backends.native.plan import ROWS, pieces
 from redline.core.ports import Chunk, Tokenizer, Traits
+
+AnyModel: TypeAlias = Model | CodedModel
 
 _PROBES = (1, 1, 2, 3, 5, 8, 12, 31)
 """Chunks that the whole-model check compares with one pass of `ROWS` rows; one more row is left over."""
@@ -37,11 +40,11 @@ class NativeBackend:
     """
 
     def __init__(
-        self, name: str, model: Model | CodedModel, tokenizer: Tokenizer, device: torch.device, precision: str
+        self, name: str, model: AnyModel, tokenizer: Tokenizer, device: torch.device, precision: str
     ) -> None:
         self.name = name
         self.tokenizer = tokenizer
-        self._model: Model | CodedModel | None = model
+        self._model: AnyModel | None = model
         self._device, self._dtype = device, model.dtype
         config = model.config
         self.traits = Traits(
@@ -52,14 +55,14 @@ class NativeBackend:
             device=str(device),
             threads=torch.get_num_threads() if device.type == "cpu" else 0,
         )
-        invariant = self._settle(model)
+        with torch.inference_mode():
+            invariant = model.settle(device, partial(self._holds, model))
         self.traits = replace(self.traits, row_invariant=invariant)
 
     @property
     def attention(self) -> str:
         """The name of the way in which attention is computed."""
-        attention = self._alive().attention
-        return attention if isinstance(attention, str) else attention.name
+        return self._alive().way
 
     def open(self) -> NativeCache:
         config = self._alive().config
@@ -93,31 +96,12 @@ class NativeBackend:
     def close(self) -> None:
         self._model = None
 
-    def _alive(self) -> Model | CodedModel:
+    def _alive(self) -> AnyModel:
         if self._model is None:
             raise ValueError(f"{self.name} is closed.")
         return self._model
 
-    @torch.inference_mode()
-    def _settle(self, model: Model | CodedModel) -> bool:
-        """Choose how to compute, and find out whether rows then keep their bits."""
-        if isinstance(model, CodedModel):
-            return self._holds(model)  # by the order of its sums; and tried like the others
-        model.attention = check.attention(model.config, self._device, self._dtype)
-        block = model.blocks[0]
-        uses = [(block.qkv, ""), (block.out, "plus"), (block.gate, "swish"), (block.up, "times")]
-        uses += [(block.down, "plus"), (model.head, "")]
-        floor = check.linear(uses, self._device, self._dtype)
-        if floor is not None:
-            model.floor = floor
-            if self._holds(model):
-                return True
-        # Without invariance there is nothing to pay for: one row as one row, the fastest attention.
-        model.floor = 1
-        model.attention = Blocked(model.config.groups, self._device, self._dtype)
-        return False
-
-    def _holds(self, model: Model | CodedModel) -> bool:
+    def _holds(self, model: AnyModel) -> bool:
         """Whether the first two layers and the head give a chunk's rows the same bits in smaller chunks."""
         tokens = [(i * 7919 + 1) % model.config.vocab for i in range(min(ROWS, model.config.context))]
         together, parted = self.open(), self.open()
@@ -128,7 +112,7 @@ class NativeBackend:
         same = together.store is not None and parted.store is not None
         return same and torch.equal(whole, rows) and torch.equal(together.store, parted.store)  # type: ignore[arg-type]
 
-    def _probe(self, model: Model | CodedModel, cache: NativeCache, tokens: list[int]) -> torch.Tensor:
+    def _probe(self, model: AnyModel, cache: NativeCache, tokens: list[int]) -> torch.Tensor:
         chunk = Chunk(cache, tokens)
         cache.reserve(cache.length + len(tokens))
         growth = cache.growth(chunk)

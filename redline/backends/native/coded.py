@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -30,7 +31,7 @@ class CodedModel:
         rotary: Rotations.
     """
 
-    attention = "kernels"
+    way = "kernels"
     dtype = torch.float32
 
     def __init__(
@@ -57,6 +58,10 @@ class CodedModel:
             block=(c.Block * len(blocks))(*map(_struct, blocks)),
         )
 
+    def settle(self, device: torch.device, holds: Callable[[], bool]) -> bool:
+        """Whether rows keep their bits: they do by the order of the sums, and it is tried all the same."""
+        return holds()
+
     def forward(self, piece: Piece, layers: int | None = None) -> Tensor | None:
         """Read the rows of a piece; see `model.Model.forward`."""
         x = self._kernels.rows(self._embedding, piece.tokens)
@@ -71,7 +76,7 @@ class CodedModel:
             return None
         if piece.wanted != list(range(len(x))):
             x = x[piece.wanted]
-        return self._kernels.logits(self._head, self._norm, self.config.eps, x)
+        return self._kernels.linear(self._head, x, norm=(self._norm, self.config.eps))
 
     def _place(self, part: Part, rotations: Tensor, rows: ctypes.Array[c.Row]) -> list[Tensor]:
         """Say of every row of a part what it sees; returns what must live as long as that."""

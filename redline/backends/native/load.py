@@ -96,8 +96,11 @@ class _Loader(Generic[L]):
 
     def ordered(self, name: str, rows: Tensor) -> Tensor:
         """Rows of a projection in the order in which `rope` wants them."""
-        rotary = name.endswith((".attn_q", ".attn_k")) and not self.config.interleaved
-        return side_by_side(rows, self.config.head_dim) if rotary else rows
+        return side_by_side(rows, self.config.head_dim) if self.moves(name) else rows
+
+    def moves(self, name: str) -> bool:
+        """Whether a projection's rows are to be in another order than they are."""
+        return name.endswith((".attn_q", ".attn_k")) and not self.config.interleaved
 
     def take(self, name: str, shape: tuple[int, ...]) -> Tensor:
         self.use(name, shape)
@@ -174,6 +177,5 @@ class _CodedLoader(_Loader[Layers]):
         if not self.kernels.keeps(stored.kind):
             plain = self.source.tensor(f"{name}.weight")
             stored = Stored(shape, GGMLQuantizationType.F32, plain.numpy().reshape(-1).view(np.uint8))
-        order = torch.arange(shape[0])
-        moved = self.ordered(name, order)
-        return self.kernels.pack(stored, None if torch.equal(moved, order) else moved.numpy())
+        order = self.ordered(name, torch.arange(shape[0])).numpy() if self.moves(name) else None
+        return self.kernels.pack(stored, order)

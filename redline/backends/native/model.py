@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 - the name everybody uses
 
-from redline.backends.native.attention import Attention
+from redline.backends.native import check
+from redline.backends.native.attention import Attention, Blocked
 from redline.backends.native.config import Config
 from redline.backends.native.linear import Linear
 from redline.backends.native.plan import Part, Piece
@@ -93,7 +94,7 @@ class Model:
         rotary: Rotations.
 
     Attributes:
-        attention: How attention is computed; chosen by `check`.
+        attention: How attention is computed; chosen by `settle`.
         floor: Rows that the linear layers must be given at least.
         dtype: Of rows, keys and values; that of the linear layers' weights may be narrower.
     """
@@ -111,6 +112,27 @@ class Model:
         self.attention: Attention
         self.floor, self.dtype = 1, norm.dtype
         self._embedding, self._norm, self._rotary = embedding, norm, rotary
+
+    @property
+    def way(self) -> str:
+        """The name of the way in which attention is computed."""
+        return self.attention.name
+
+    def settle(self, device: torch.device, holds: Callable[[], bool]) -> bool:
+        """Choose how to compute, and find out whether rows then keep their bits; `holds` tries it."""
+        self.attention = check.attention(self.config, device, self.dtype)
+        block = self.blocks[0]
+        uses = [(block.qkv, ""), (block.out, "plus"), (block.gate, "swish"), (block.up, "times")]
+        uses += [(block.down, "plus"), (self.head, "")]
+        floor = check.linear(uses, device, self.dtype)
+        if floor is not None:
+            self.floor = floor
+            if holds():
+                return True
+        # Without invariance there is nothing to pay for: one row as one row, the fastest attention.
+        self.floor = 1
+        self.attention = Blocked(self.config.groups, device, self.dtype)
+        return False
 
     def forward(self, piece: Piece, layers: int | None = None) -> Tensor | None:
         """Read the rows of a piece and write their keys and values into their caches.

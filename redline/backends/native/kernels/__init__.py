@@ -113,6 +113,7 @@ class Kernels:
         x: Tensor,
         after: Literal["", "swish", "times", "plus"] = "",
         other: Tensor | None = None,
+        norm: tuple[Tensor, float] | None = None,
     ) -> Tensor:
         """x Wᵀ + bias and what follows, shape (rows, outputs).
 
@@ -121,14 +122,17 @@ class Kernels:
             x: Rows, (rows, inputs), contiguous.
             after: silu of it, or a product or sum with `other`.
             other: (rows, outputs), contiguous.
+            norm: Weight, (inputs,), and eps of an RMS norm that x goes through before.
         """
-        out = torch.empty(len(x), layers.outputs)
+        out, (weight, eps) = torch.empty(len(x), layers.outputs), norm or (None, 0.0)
         _check(
             self._c.redline_linear(
                 self._variant,
                 ctypes.byref(layers.struct),
                 x.data_ptr(),
                 len(x),
+                None if weight is None else weight.data_ptr(),
+                eps,
                 _AFTER[after],
                 None if other is None else other.data_ptr(),
                 out.data_ptr(),
@@ -155,13 +159,6 @@ class Kernels:
                 self._variant, place, blocks, rows, len(rows), x.data_ptr(), only_store, threads
             )
         )
-
-    def logits(self, head: Layers, norm: Tensor, eps: float, x: Tensor) -> Tensor:
-        """The last norm and layer: x (rows, hidden), contiguous, to (rows, vocab)."""
-        out = torch.empty(len(x), head.outputs)
-        where = (norm.data_ptr(), eps, x.data_ptr(), len(x), out.data_ptr(), torch.get_num_threads())
-        _check(self._c.redline_logits(self._variant, ctypes.byref(head.struct), *where))
-        return out
 
 
 def find() -> Kernels | None:

@@ -46,7 +46,7 @@ static void see(const Variant *v, const Model *m, const Block *b, int64_t layer,
 }
 
 /* Rows x (count, hidden) go through the first `blocks` blocks, in place; keys and values into their caches. With
-   `last_values`, the last block only stores its keys and values. Rows may be at most MOST_ROWS. Returns 0, 1 for
+   `only_store`, the last block only stores its keys and values. Rows may be at most MOST_ROWS. Returns 0, 1 for
    something that is not good, or 2 where there is no memory. */
 int redline_forward(int variant, const Model *m, int64_t blocks, const Row *rows, int64_t count, float *x,
                     int only_store, int threads) {
@@ -88,23 +88,5 @@ int redline_forward(int variant, const Model *m, int64_t blocks, const Row *rows
 #pragma omp barrier
     }
     free(memory);
-    return 0;
-}
-
-/* Logits (count, vocab) of rows x (count, hidden), after the last norm. */
-int redline_logits(int variant, const Layers *head, const float *norm, float eps, const float *x, int64_t count,
-                   float *out, int threads) {
-    const Variant *v = variant_at(variant);
-    int64_t hidden = head->parts[0].inputs;
-    if (!v || count < 1 || count > MOST_ROWS || threads < 1) return 1;
-    float *packed = malloc(sizeof(float) * count * up(hidden, UNIT));
-    if (!packed) return 2;
-#pragma omp parallel num_threads(threads)
-    {
-        pack_rows(v, x, count, hidden, norm, eps, packed);
-#pragma omp barrier
-        multiply(v, head, packed, count, PLAIN, NULL, out);
-    }
-    free(packed);
     return 0;
 }

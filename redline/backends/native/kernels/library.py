@@ -75,9 +75,11 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "redline_scales_bytes": (_I64, [_I32, _I64]),
     "redline_pack": (None, [_I32, _POINTER, _I64, _I64, _I64, _I64, _POINTER, _POINTER]),
     "redline_rows": (_I32, [_I32, _POINTER, _POINTER, _I64, _POINTER]),
-    "redline_linear": (_I32, [_I32, _POINTER, _POINTER, _I64, _I32, _POINTER, _POINTER, _I32]),
+    "redline_linear": (
+        _I32,
+        [_I32, _POINTER, _POINTER, _I64, _POINTER, _FLOAT, _I32, _POINTER, _POINTER, _I32],
+    ),
     "redline_forward": (_I32, [_I32, _POINTER, _I64, _POINTER, _I64, _POINTER, _I32, _I32]),
-    "redline_logits": (_I32, [_I32, _POINTER, _POINTER, _FLOAT, _POINTER, _I64, _POINTER, _I32]),
 }
 
 

@@ -40,10 +40,10 @@ void multiply(const Variant *v, const Layers *w, const float *packed, int64_t ro
     }
 }
 
-/* out = what follows x wT + bias: x (rows, inputs); out, other (rows, outputs of all parts). Returns 0, 1 for a
-   variant or number that is not good, or 2 where there is no memory. */
-int redline_linear(int variant, const Layers *w, const float *x, int64_t rows, int after, const float *other,
-                   float *out, int threads) {
+/* out = what follows x wT + bias: x (rows, inputs), RMS-normed before where there is a norm; out, other (rows,
+   outputs of all parts). Returns 0, 1 for a variant or number that is not good, or 2 where there is no memory. */
+int redline_linear(int variant, const Layers *w, const float *x, int64_t rows, const float *norm, float eps,
+                   int after, const float *other, float *out, int threads) {
     const Variant *v = variant_at(variant);
     if (!v || w->count < 1 || w->count > MOST_PARTS || threads < 1) return 1;
     int64_t inputs = w->parts[0].inputs, outputs = 0;
@@ -54,7 +54,7 @@ int redline_linear(int variant, const Layers *w, const float *x, int64_t rows, i
         int64_t some = rows - begin < MOST_ROWS ? rows - begin : MOST_ROWS;
 #pragma omp parallel num_threads(threads)
         {
-            pack_rows(v, x + begin * inputs, some, inputs, NULL, 0, packed);
+            pack_rows(v, x + begin * inputs, some, inputs, norm, eps, packed);
 #pragma omp barrier
             multiply(v, w, packed, some, (After)after, other ? other + begin * outputs : NULL,
                      out + begin * outputs);

@@ -3,7 +3,6 @@
 
 #include "curves.h"
 
-
 /* The inputs that are decoded before the rows are multiplied with them: four panels of it fill 16 KiB. */
 enum { STRIDE = 64, MOST_PANELS = 4 };
 

@@ -8,15 +8,9 @@
 /* 1 / sqrt(mean of squares + eps); a width that is no whole number of vectors is filled up with zeros. */
 static float scale_down(const float *x, int64_t width, float eps) {
     Vec squares = v_zero();
-    int64_t i = 0;
-    for (; i + LANES <= width; i += LANES) {
-        Vec v = v_load(x + i);
+    for (int64_t i = 0; i < width; i += LANES) {
+        Vec v = v_some(x + i, width - i);
         squares = v_fma(v, v, squares);
-    }
-    if (i < width) {
-        float rest[LANES] = {0};
-        memcpy(rest, x + i, sizeof(float) * (width - i));
-        squares = v_fma(v_load(rest), v_load(rest), squares);
     }
     return 1 / sqrtf(v_sum(squares) / (float)width + eps);
 }
@@ -74,7 +68,7 @@ static void soften(float *p, int64_t count) {
    `scores` has heads times `room` floats. */
 static void attend(const Row *row, const float *keys, const float *values, const float *q, int heads, int64_t width,
                    int64_t room, float *scores, float *out) {
-    enum { WIDE = 4 * LANES };
+    enum { VECTORS = 4, WIDE = VECTORS * LANES }; /* of a value, in registers while the slots go by */
     int64_t seen = row->settled + row->nodes;
     float shrink = 1 / sqrtf((float)width);
     for (int64_t s = 0; s < seen; s++) {
@@ -87,29 +81,20 @@ static void attend(const Row *row, const float *keys, const float *values, const
         }
     }
     for (int h = 0; h < heads; h++) {
-        const float *p = scores + h * room;
-        soften(scores + h * room, seen);
+        float *shares = scores + h * room;
+        soften(shares, seen);
         for (int64_t d = 0; d < width; d += WIDE) {
-            float *place = out + h * width + d;
             int64_t left = width - d;
-            Vec a = v_zero(), b = v_zero(), c = v_zero(), e = v_zero();
+            Vec sum[VECTORS];
+            UNROLL for (int i = 0; i < VECTORS; i++) sum[i] = v_zero();
             for (int64_t s = 0; s < seen; s++) {
                 const float *value = slot_of(row, values, s, width) + d;
-                Vec share = v_all(p[s]);
-                if (left >= WIDE) {
-                    a = v_fma(share, v_load(value), a), b = v_fma(share, v_load(value + LANES), b);
-                    c = v_fma(share, v_load(value + 2 * LANES), c), e = v_fma(share, v_load(value + 3 * LANES), e);
-                } else {
-                    a = v_fma(share, v_some(value, left), a);
-                    if (left > LANES) b = v_fma(share, v_some(value + LANES, left - LANES), b);
-                    if (left > 2 * LANES) c = v_fma(share, v_some(value + 2 * LANES, left - 2 * LANES), c);
-                    if (left > 3 * LANES) e = v_fma(share, v_some(value + 3 * LANES, left - 3 * LANES), e);
-                }
+                Vec share = v_all(shares[s]);
+                UNROLL for (int i = 0; i < VECTORS; i++)
+                    if (left > i * LANES) sum[i] = v_fma(share, v_some(value + i * LANES, left - i * LANES), sum[i]);
             }
-            v_put(place, left, a);
-            if (left > LANES) v_put(place + LANES, left - LANES, b);
-            if (left > 2 * LANES) v_put(place + 2 * LANES, left - 2 * LANES, c);
-            if (left > 3 * LANES) v_put(place + 3 * LANES, left - 3 * LANES, e);
+            UNROLL for (int i = 0; i < VECTORS; i++)
+                if (left > i * LANES) v_put(out + h * width + d + i * LANES, left - i * LANES, sum[i]);
         }
     }
 }
