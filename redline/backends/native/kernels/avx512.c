@@ -4,10 +4,15 @@
 #include "kernels.h"
 #include "vec_avx512.h"
 
-#define TILE 16
+#define MOST_FUSED MOST_ROWS
+#define FUSED 12
+#define FUSED_TILES(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12)
 #define PANELS_FOR(rows) ((rows) <= 4 ? 4 : (rows) <= 8 ? 2 : 1)
-#define TILES(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15) X(16)
+#define TILE FUSED
+#define TILES FUSED_TILES
+#ifndef UNROLL
 #define UNROLL _Pragma("GCC unroll 16")
+#endif
 #include "product.h"
 #include "rows.h"
 

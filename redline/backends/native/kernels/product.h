@@ -1,10 +1,26 @@
-/* rows times a matrix, for one kind of vector. A variant's file defines TILE, PANELS_FOR and the vectors, and
-   includes this. See kernels.h for the order of every sum. */
+/* Rows times a matrix, for one kind of vector. A variant's file defines the vectors and these, and includes this.
+   MOST_FUSED   up to so many rows, weights are decoded in registers, else into memory
+   FUSED, TILE  most rows of a tile in these two cases; as lists, FUSED_TILES and TILES
+   PANELS_FOR   panels side by side in a tile of so many rows, of the first case
+   See kernels.h for the order of every sum. */
 
 #include "curves.h"
 
-/* The inputs that are decoded before the rows are multiplied with them: four panels of it fill 16 KiB. */
-enum { STRIDE = 64, MOST_PANELS = 4 };
+enum {
+    MOST_PANELS = 4, /* of a tile */
+    STRIDE = 256,    /* inputs that are decoded into memory at a time, 16 KiB */
+    STEP = 8,        /* inputs of a loop's body, a word of half bytes */
+    AHEAD = 2048     /* bytes of codes that are asked for before they are wanted */
+};
+
+#define EACH_KIND(X) \
+    X(F32) X(F16) X(BF16) X(I8_HALF) X(I8_HALF2) X(N4_HALF) X(N4_HALF2) X(N4_SUPER) X(I8_SUPER) X(I8_SUPER16)
+
+/* Rows are spread evenly over so many tiles, t of them over [rows t / tiles, rows (t + 1) / tiles). */
+INLINE int64_t tiles_of(int64_t rows) {
+    int64_t most = rows <= MOST_FUSED ? FUSED : TILE;
+    return (rows + most - 1) / most;
+}
 
 typedef struct { Vec scale, offset; } Scale;
 
@@ -81,76 +97,98 @@ INLINE void decode_kind(Kind kind, const Matrix *w, int64_t panel, int64_t from,
 static void decode(const Matrix *w, int64_t panel, int64_t from, int64_t count, float *restrict out) {
     switch (w->kind) {
 #define CASE(kind) case kind: decode_kind(kind, w, panel, from, count, out); break;
-        CASE(F32) CASE(F16) CASE(BF16) CASE(I8_HALF) CASE(I8_HALF2) CASE(N4_HALF) CASE(N4_HALF2)
-        CASE(N4_SUPER) CASE(I8_SUPER) CASE(I8_SUPER16)
+        EACH_KIND(CASE)
 #undef CASE
     }
 }
 
-/* One row: nothing to share a decoded weight with, so it stays in its register. */
-INLINE void row_kind(Kind kind, int panels, const Matrix *w, int64_t panel, const float *restrict x,
-                     float *restrict sums) {
+/* Few rows: a decoded weight stays in its register while they are multiplied with it.
+   sums[panel][row][16] = all inputs' weights times x[input][row]. */
+INLINE void fused_of(Kind kind, int rows, int panels, const Matrix *w, int64_t panel, const float *restrict x,
+                     float *restrict sums, int64_t sums_panel) {
+    int span = kind == I8_SUPER16 ? 16 : UNIT, step_bytes = STEP * LANES * code_bits(kind) / 8;
     int64_t codes_bytes = redline_codes_bytes(kind, w->inputs);
     int64_t scales_bytes = redline_scales_bytes(kind, w->inputs);
     const uint8_t *codes = w->codes + panel * codes_bytes, *scales = w->scales + panel * scales_bytes;
-    Vec sum[MOST_PANELS];
-    UNROLL for (int p = 0; p < panels; p++) sum[p] = v_zero();
-    for (int64_t k = 0; k < w->inputs; k += UNIT, codes += UNIT * LANES * code_bits(kind) / 8) {
-        Scale s[MOST_PANELS];
-        UNROLL for (int half = 0; half < 2; half++) {
-            UNROLL for (int p = 0; p < panels; p++)
-                if (half == 0 || kind == I8_SUPER16)
-                    s[p] = scale_of(kind, scales + p * scales_bytes, k / 16 + half);
-            UNROLL for (int i = 16 * half; i < 16 * half + 16; i++) {
-                Vec xi = v_all(x[k + i]);
-                UNROLL for (int p = 0; p < panels; p++)
-                    sum[p] = v_fma(weight_of(kind, codes + p * codes_bytes, i, s[p]), xi, sum[p]);
-            }
-        }
-    }
-    UNROLL for (int p = 0; p < panels; p++) v_store(sums + p * LANES, sum[p]);
-}
-
-static void row(const Matrix *w, int64_t panel, int panels, const float *restrict x, float *restrict sums) {
-    switch (w->kind) {
-#define CASE(kind)                                                                     \
-    case kind:                                                                         \
-        if (panels == MOST_PANELS) row_kind(kind, MOST_PANELS, w, panel, x, sums);     \
-        else                                                                           \
-            for (int p = 0; p < panels; p++)                                           \
-                row_kind(kind, 1, w, panel + p, x, sums + p * LANES);                  \
-        break;
-        CASE(F32) CASE(F16) CASE(BF16) CASE(I8_HALF) CASE(I8_HALF2) CASE(N4_HALF) CASE(N4_HALF2)
-        CASE(N4_SUPER) CASE(I8_SUPER) CASE(I8_SUPER16)
-#undef CASE
-    }
-}
-
-/* Several rows: sums[panel][row][16] grow by `count` inputs' weights[panel][input][16] times x[input][row]. */
-INLINE void tile_of(int rows, int panels, const float *restrict weights, int64_t count,
-                    const float *restrict x, float *restrict sums, int64_t sums_panel) {
-    Vec sum[MOST_PANELS][TILE];
+    Vec sum[MOST_PANELS][FUSED];
+    Scale s[MOST_PANELS];
     UNROLL for (int p = 0; p < panels; p++)
-        UNROLL for (int r = 0; r < rows; r++) sum[p][r] = v_load(sums + p * sums_panel + r * LANES);
-    for (int64_t i = 0; i < count; i++) {
-        Vec weight[MOST_PANELS];
-        UNROLL for (int p = 0; p < panels; p++) weight[p] = v_load(weights + (p * STRIDE + i) * LANES);
-        UNROLL for (int r = 0; r < rows; r++) {
-            Vec xr = v_all(x[i * rows + r]);
-            UNROLL for (int p = 0; p < panels; p++) sum[p][r] = v_fma(weight[p], xr, sum[p][r]);
+        UNROLL for (int r = 0; r < rows; r++) sum[p][r] = v_zero();
+    for (int64_t k = 0; k < w->inputs; k += span) {
+        UNROLL for (int p = 0; p < panels; p++) s[p] = scale_of(kind, scales + p * scales_bytes, k / 16);
+        for (int step = 0; step < span; step += STEP, codes += step_bytes, x += STEP * rows) {
+            UNROLL for (int p = 0; p < panels; p++)
+                UNROLL for (int at = 0; at < step_bytes; at += 64)
+                    __builtin_prefetch(codes + p * codes_bytes + AHEAD + at);
+            UNROLL for (int i = 0; i < STEP; i++) {
+                Vec weight[MOST_PANELS];
+                UNROLL for (int p = 0; p < panels; p++)
+                    weight[p] = weight_of(kind, codes + p * codes_bytes, i, s[p]);
+                UNROLL for (int r = 0; r < rows; r++) {
+                    Vec xr = v_all(x[i * rows + r]);
+                    UNROLL for (int p = 0; p < panels; p++) sum[p][r] = v_fma(weight[p], xr, sum[p][r]);
+                }
+            }
         }
     }
     UNROLL for (int p = 0; p < panels; p++)
         UNROLL for (int r = 0; r < rows; r++) v_store(sums + p * sums_panel + r * LANES, sum[p][r]);
 }
 
-static void tile(int rows, const float *weights, int64_t count, const float *x, float *sums,
-                 int64_t sums_panel) {
+INLINE void fused_kind(Kind kind, int rows, const Matrix *w, int64_t panel, int panels, const float *x,
+                       float *sums, int64_t sums_panel) {
     switch (rows) {
-#define CASE(rows) \
-    case rows: tile_of(rows, PANELS_FOR(rows), weights, count, x, sums, sums_panel); break;
-        TILES(CASE)
+#define CASE(rows)                                                                           \
+    case rows:                                                                               \
+        if (panels == PANELS_FOR(rows))                                                      \
+            fused_of(kind, rows, PANELS_FOR(rows), w, panel, x, sums, sums_panel);           \
+        else                                                                                 \
+            for (int p = 0; p < panels; p++)                                                 \
+                fused_of(kind, rows, 1, w, panel + p, x, sums + p * sums_panel, sums_panel); \
+        break;
+        FUSED_TILES(CASE)
 #undef CASE
+    }
+}
+
+static void fused(const Matrix *w, int rows, int64_t panel, int panels, const float *x, float *sums,
+                  int64_t sums_panel) {
+    switch (w->kind) {
+#define CASE(kind) case kind: fused_kind(kind, rows, w, panel, panels, x, sums, sums_panel); break;
+        EACH_KIND(CASE)
+#undef CASE
+    }
+}
+
+/* More rows, in turns: some inputs' weights are decoded, and multiplied with all rows.
+   sums[row][16] grow by `count` inputs' weights[input][16] times x[input][row]. */
+INLINE void tile_of(int rows, const float *restrict weights, int64_t count, const float *restrict x,
+                    float *restrict sums) {
+    Vec sum[TILE];
+    UNROLL for (int r = 0; r < rows; r++) sum[r] = v_load(sums + r * LANES);
+    for (int64_t i = 0; i < count; i++) {
+        Vec weight = v_load(weights + i * LANES);
+        UNROLL for (int r = 0; r < rows; r++) sum[r] = v_fma(weight, v_all(x[i * rows + r]), sum[r]);
+    }
+    UNROLL for (int r = 0; r < rows; r++) v_store(sums + r * LANES, sum[r]);
+}
+
+static void decoded(const Matrix *w, const float *packed, int64_t rows, int64_t panel, float *sums) {
+    float weights[STRIDE * LANES] __attribute__((aligned(64)));
+    int64_t tiles = tiles_of(rows);
+    memset(sums, 0, sizeof(float) * rows * LANES);
+    for (int64_t k = 0; k < w->inputs; k += STRIDE) {
+        int64_t count = w->inputs - k < STRIDE ? w->inputs - k : STRIDE;
+        decode(w, panel, k, count, weights);
+        for (int64_t t = 0; t < tiles; t++) {
+            int64_t begin = rows * t / tiles, size = rows * (t + 1) / tiles - begin;
+            const float *x = packed + begin * w->inputs + k * size;
+            switch (size) {
+#define CASE(rows) case rows: tile_of(rows, weights, count, x, sums + begin * LANES); break;
+                TILES(CASE)
+#undef CASE
+            }
+        }
     }
 }
 
@@ -166,27 +204,16 @@ static void finish_row(const Finish *f, int64_t outputs, int64_t row, int64_t pa
 
 static void product(const Matrix *w, const float *packed, int64_t rows, int64_t first, int64_t last,
                     const Finish *finish) {
-    float weights[MOST_PANELS * STRIDE * LANES] __attribute__((aligned(64)));
     float sums[MOST_PANELS * MOST_ROWS * LANES] __attribute__((aligned(64)));
-    int64_t tiles = (rows + TILE - 1) / TILE;
-    int together = rows == 1 ? MOST_PANELS : PANELS_FOR((rows + tiles - 1) / tiles);
+    int64_t tiles = tiles_of(rows);
+    int together = rows <= MOST_FUSED ? PANELS_FOR((rows + tiles - 1) / tiles) : 1;
     for (int64_t panel = first; panel < last; panel += together) {
         int panels = (int)(last - panel < together ? last - panel : together);
-        if (rows == 1) {
-            row(w, panel, panels, packed, sums);
-            for (int p = 0; p < panels; p++) finish_row(finish, w->outputs, 0, panel + p, sums + p * LANES);
-            continue;
+        for (int64_t t = 0; rows <= MOST_FUSED && t < tiles; t++) {
+            int64_t begin = rows * t / tiles, size = rows * (t + 1) / tiles - begin;
+            fused(w, (int)size, panel, panels, packed + begin * w->inputs, sums + begin * LANES, rows * LANES);
         }
-        memset(sums, 0, sizeof(float) * together * rows * LANES);
-        for (int64_t k = 0; k < w->inputs; k += STRIDE) {
-            int64_t count = w->inputs - k < STRIDE ? w->inputs - k : STRIDE;
-            for (int p = 0; p < panels; p++) decode(w, panel + p, k, count, weights + p * STRIDE * LANES);
-            for (int64_t t = 0; t < tiles; t++) {
-                int64_t begin = rows * t / tiles, size = rows * (t + 1) / tiles - begin;
-                tile((int)size, weights, count, packed + begin * w->inputs + k * size, sums + begin * LANES,
-                     rows * LANES);
-            }
-        }
+        if (rows > MOST_FUSED) decoded(w, packed, rows, panel, sums);
         for (int p = 0; p < panels; p++)
             for (int64_t r = 0; r < rows; r++)
                 finish_row(finish, w->outputs, r, panel + p, sums + (p * rows + r) * LANES);

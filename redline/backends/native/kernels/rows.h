@@ -19,7 +19,7 @@ static float scale_down(const float *x, int64_t width, float eps) {
    for inputs that there are not. With `norm`, rows are RMS-normed and weighted on the way. */
 static void pack(const float *x, int64_t rows, int64_t inputs, const float *norm, float eps, int64_t from,
                  int64_t to, float *packed) {
-    int64_t whole = up(inputs, UNIT), tiles = (rows + TILE - 1) / TILE;
+    int64_t whole = up(inputs, UNIT), tiles = tiles_of(rows);
     for (int64_t t = 0; t < tiles; t++) {
         int64_t begin = rows * t / tiles, size = rows * (t + 1) / tiles - begin;
         for (int64_t r = 0; r < size; r++) {
