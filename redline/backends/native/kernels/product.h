@@ -151,10 +151,19 @@ INLINE void fused_kind(Kind kind, int rows, const Matrix *w, int64_t panel, int 
     }
 }
 
+/* One function a kind: a compiler takes long for all of them in one. */
+#define FUSED_KIND(kind)                                                                                   \
+    static __attribute__((noinline)) void fused_##kind(const Matrix *w, int rows, int64_t panel, int panels, \
+                                                       const float *x, float *sums, int64_t sums_panel) {  \
+        fused_kind(kind, rows, w, panel, panels, x, sums, sums_panel);                                     \
+    }
+EACH_KIND(FUSED_KIND)
+#undef FUSED_KIND
+
 static void fused(const Matrix *w, int rows, int64_t panel, int panels, const float *x, float *sums,
                   int64_t sums_panel) {
     switch (w->kind) {
-#define CASE(kind) case kind: fused_kind(kind, rows, w, panel, panels, x, sums, sums_panel); break;
+#define CASE(kind) case kind: fused_##kind(w, rows, panel, panels, x, sums, sums_panel); break;
         EACH_KIND(CASE)
 #undef CASE
     }
