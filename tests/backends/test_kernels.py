@@ -202,7 +202,7 @@ def test_nothing_is_read_or_written_beyond_its_end(tmp_path):
     program = str(tmp_path / "fuzz")
     checks = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
     # Loops as loops: the same addresses, and minutes less to compile.
-    flags = ["-std=c11", "-O1", "-g", "-ffp-contract=off", "-fopenmp", "-DUNROLL=", f"-I{SOURCES}", *checks]
+    flags = ["-std=c11", "-O1", "-ffp-contract=off", "-fopenmp", "-DUNROLL=", f"-I{SOURCES}", *checks]
     built = subprocess.run(
         ["cc", *flags, str(driver), *sources, "-lm", "-o", program], capture_output=True, text=True
     )
