@@ -33,11 +33,13 @@ class Stored:
         shape: Rows first, as numpy and torch have it.
         kind: Its type, a value of `gguf.GGMLQuantizationType`.
         data: Its bytes, mapped from the file, shape (bytes,).
+        start: Where they lie there.
     """
 
     shape: tuple[int, ...]
     kind: int
     data: NDArray[np.uint8]
+    start: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,13 @@ class GGUFFile:
     path: Path
     metadata: dict[str, Any]
     tensors: dict[str, Stored]
+    _data: mmap.mmap | None = None
+
+    def release(self, stored: Stored) -> None:
+        """Let go of the memory that a tensor's pages take; they are read again if they are wanted again."""
+        if self._data is not None and hasattr(mmap, "MADV_DONTNEED"):
+            start = stored.start // mmap.PAGESIZE * mmap.PAGESIZE
+            self._data.madvise(mmap.MADV_DONTNEED, start, stored.start + len(stored.data) - start)
 
 
 def read(path: Path) -> GGUFFile:
@@ -154,7 +163,8 @@ class _Cursor:
             headers.append((name, shape, self.scalar("I"), self.scalar("Q")))
         align = int(metadata.get("general.alignment", 32))
         base = -(-self.at // align) * align
-        return GGUFFile(self.path, metadata, {n: self.stored(n, s, k, base + at) for n, s, k, at in headers})
+        tensors = {n: self.stored(n, s, k, base + at) for n, s, k, at in headers}
+        return GGUFFile(self.path, metadata, tensors, self.data)
 
     def stored(self, name: str, shape: tuple[int, ...], kind: int, start: int) -> Stored:
         from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
@@ -172,4 +182,4 @@ class _Cursor:
         size = count // per_block * block_bytes
         if count == 0 or shape[-1] % per_block or start + size > len(self.data):
             raise ModelError(f"{self.path} is damaged or cut short: {name} runs past its end.", _AGAIN)
-        return Stored(shape, kind, np.frombuffer(self.data, np.uint8, size, start))
+        return Stored(shape, kind, np.frombuffer(self.data, np.uint8, size, start), start)

@@ -178,4 +178,6 @@ class _CodedLoader(_Loader[Layers]):
             plain = self.source.tensor(f"{name}.weight")
             stored = Stored(shape, GGMLQuantizationType.F32, plain.numpy().reshape(-1).view(np.uint8))
         order = self.ordered(name, torch.arange(shape[0])).numpy() if self.moves(name) else None
-        return self.kernels.pack(stored, order)
+        packed = self.kernels.pack(stored, order)
+        self.source.release(f"{name}.weight")
+        return packed

@@ -101,7 +101,7 @@ class GGUFSource:
 
     def __init__(self, file: GGUFFile) -> None:
         self.name = file.path.name
-        self._tensors = file.tensors
+        self._file, self._tensors = file, file.tensors
 
     def names(self) -> set[str]:
         return set(self._tensors)
@@ -112,6 +112,10 @@ class GGUFSource:
     def stored(self, name: str) -> Stored:
         """One tensor as it lies in the file."""
         return self._tensors[name]
+
+    def release(self, name: str) -> None:
+        """Let go of the file's pages that a tensor takes, when it has been read."""
+        self._file.release(self._tensors[name])
 
     def tensor(self, name: str) -> Tensor:
         stored = self._tensors[name]
@@ -130,6 +134,7 @@ class GGUFSource:
                     f"{self.name} stores {name} in a quantisation that gguf cannot undo.",
                     "Use a Q4_K_M, Q8_0 or F16 file of the same model.",
                 ) from None
+        self.release(name)
         return torch.from_numpy(out)
 
     def embedding(self, dtype: torch.dtype, device: torch.device) -> Embedding:
