@@ -305,3 +305,11 @@ def test_a_file_that_does_not_name_its_precision(good):
     assert weights_type(replace(file, metadata={})) in gguf.GGMLQuantizationType.__members__
     assert weights_type(replace(file, metadata={"general.file_type": 15})) == "Q4_K_M"
     assert weights_type(replace(file, metadata={"general.file_type": 0})) == "F32"
+
+
+def test_pages_that_were_given_back_are_read_again(good):
+    file = read(good)
+    before = {name: stored.data.tobytes() for name, stored in file.tensors.items()}
+    for stored in file.tensors.values():
+        file.release(stored)
+    assert {name: stored.data.tobytes() for name, stored in file.tensors.items()} == before
