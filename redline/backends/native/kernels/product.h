@@ -16,10 +16,17 @@ enum {
 #define EACH_KIND(X) \
     X(F32) X(F16) X(BF16) X(I8_HALF) X(I8_HALF2) X(N4_HALF) X(N4_HALF2) X(N4_SUPER) X(I8_SUPER) X(I8_SUPER16)
 
-/* Rows are spread evenly over so many tiles, t of them over [rows t / tiles, rows (t + 1) / tiles). */
+/* Rows are spread evenly over so many tiles. */
 INLINE int64_t tiles_of(int64_t rows) {
     int64_t most = rows <= MOST_FUSED ? FUSED : TILE;
     return (rows + most - 1) / most;
+}
+
+typedef struct { int64_t begin, size; } TileRows;
+
+INLINE TileRows tile_rows(int64_t rows, int64_t tiles, int64_t t) {
+    int64_t begin = rows * t / tiles;
+    return (TileRows){begin, rows * (t + 1) / tiles - begin};
 }
 
 typedef struct { Vec scale, offset; } Scale;
@@ -190,10 +197,10 @@ static void decoded(const Matrix *w, const float *packed, int64_t rows, int64_t 
         int64_t count = w->inputs - k < STRIDE ? w->inputs - k : STRIDE;
         decode(w, panel, k, count, weights);
         for (int64_t t = 0; t < tiles; t++) {
-            int64_t begin = rows * t / tiles, size = rows * (t + 1) / tiles - begin;
-            const float *x = packed + begin * w->inputs + k * size;
-            switch (size) {
-#define CASE(rows) case rows: tile_of(rows, weights, count, x, sums + begin * LANES); break;
+            TileRows own = tile_rows(rows, tiles, t);
+            const float *x = packed + own.begin * w->inputs + k * own.size;
+            switch (own.size) {
+#define CASE(rows) case rows: tile_of(rows, weights, count, x, sums + own.begin * LANES); break;
                 TILES(CASE)
 #undef CASE
             }
@@ -219,8 +226,9 @@ static void product(const Matrix *w, const float *packed, int64_t rows, int64_t 
     for (int64_t panel = first; panel < last; panel += together) {
         int panels = (int)(last - panel < together ? last - panel : together);
         for (int64_t t = 0; rows <= MOST_FUSED && t < tiles; t++) {
-            int64_t begin = rows * t / tiles, size = rows * (t + 1) / tiles - begin;
-            fused(w, (int)size, panel, panels, packed + begin * w->inputs, sums + begin * LANES, rows * LANES);
+            TileRows own = tile_rows(rows, tiles, t);
+            fused(w, (int)own.size, panel, panels, packed + own.begin * w->inputs, sums + own.begin * LANES,
+                  rows * LANES);
         }
         if (rows > MOST_FUSED) decoded(w, packed, rows, panel, sums);
         for (int p = 0; p < panels; p++)

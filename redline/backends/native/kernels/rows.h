@@ -21,12 +21,12 @@ static void pack(const float *x, int64_t rows, int64_t inputs, const float *norm
                  int64_t to, float *packed) {
     int64_t whole = up(inputs, UNIT), tiles = tiles_of(rows);
     for (int64_t t = 0; t < tiles; t++) {
-        int64_t begin = rows * t / tiles, size = rows * (t + 1) / tiles - begin;
-        for (int64_t r = 0; r < size; r++) {
-            const float *row = x + (begin + r) * inputs;
-            float *place = packed + begin * whole + r, scale = norm ? scale_down(row, inputs, eps) : 1;
+        TileRows own = tile_rows(rows, tiles, t);
+        for (int64_t r = 0; r < own.size; r++) {
+            const float *row = x + (own.begin + r) * inputs;
+            float *place = packed + own.begin * whole + r, scale = norm ? scale_down(row, inputs, eps) : 1;
             for (int64_t k = from; k < to; k++)
-                place[k * size] = k >= inputs ? 0 : norm ? row[k] * scale * norm[k] : row[k];
+                place[k * own.size] = k >= inputs ? 0 : norm ? row[k] * scale * norm[k] : row[k];
         }
     }
 }
