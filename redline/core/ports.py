@@ -246,3 +246,18 @@ class Backend(Protocol):
     def close(self) -> None:
         """Free the weights and whatever else it holds."""
         ...
+
+
+class Logits(Protocol):
+    """Rows of logits by their place in the chunk; an array of shape (rows, vocab_size) is one."""
+
+    def __getitem__(self, row: int, /) -> NDArray[np.float32]: ...
+
+
+@runtime_checkable
+class Deferring(Protocol):
+    """What a backend may offer besides: rows are computed when somebody asks for them."""
+
+    def extend_deferred(self, chunks: Sequence[Chunk]) -> Sequence[Logits]:
+        """As `Backend.extend`, with the same bits; rows behind a refused guess need never be computed."""
+        ...

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-
-import numpy as np
-from numpy.typing import NDArray
+from time import perf_counter
 
 from redline.core.dist import Dist
-from redline.core.ports import Cache, Noise, Pace
+from redline.core.ports import Cache, Logits, Noise, Pace
 from redline.core.sampling import Sampling, distribution
 from redline.core.stop import Ending
 from redline.core.types import Budget, Draft, History, Step
@@ -59,16 +57,23 @@ class Rows(dict[int, Dist]):
     Args:
         live: The text that the draft continues.
         draft: The guesses.
-        logits: The target's rows after the text and after each guess, shape (1 + len(draft), V).
+        logits: The target's rows after the text and after each guess, 1 + len(draft).
+
+    Attributes:
+        waited_s: For rows that the target computed only when they were asked for.
     """
 
-    def __init__(self, live: Live, draft: Draft, logits: NDArray[np.float32]) -> None:
+    def __init__(self, live: Live, draft: Draft, logits: Logits) -> None:
         super().__init__()
+        self.waited_s = 0.0
         self._live, self._draft, self._logits = live, draft, logits
 
     def __missing__(self, node: int) -> Dist:
         sampling, history = self._live.sampling, self._live.history
         if sampling.reads_history:
             history = history.then(self._draft.path(node))
-        self[node] = distribution(self._logits[node + 1], sampling, history)
+        began = perf_counter()
+        row = self._logits[node + 1]
+        self.waited_s += perf_counter() - began
+        self[node] = distribution(row, sampling, history)
         return self[node]

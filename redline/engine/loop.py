@@ -6,11 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from time import perf_counter
 
-import numpy as np
-from numpy.typing import NDArray
-
 from redline.core.errors import OptionError, RewindError
-from redline.core.ports import Backend, Chance, Chunk, Drafter, Rule, Scene
+from redline.core.ports import Backend, Chance, Chunk, Deferring, Drafter, Logits, Rule, Scene
 from redline.core.types import Draft, Step
 from redline.engine.check import check_drafts
 from redline.engine.live import Live, Rows
@@ -35,7 +32,7 @@ def advance(
     drafts = propose(target, drafter, rule, [live for live in lives if not live.unread])
     drafted = perf_counter()
     chunks = [_chunk(live, drafts.get(live.key), prefill) for live in lives]
-    rows = target.extend(chunks)
+    rows = target.extend_deferred(chunks) if isinstance(target, Deferring) else target.extend(chunks)
     passed = perf_counter()
     steps = [
         _try_to_settle(live, drafts[live.key], logits, drafter, rule)
@@ -52,7 +49,7 @@ def advance(
         steps[i] = replace(
             steps[i],
             draft_s=steps[i].draft_s + guessing,
-            target_s=(passed - drafted) * part,
+            target_s=steps[i].target_s + (passed - drafted) * part,
             other_s=spare * part,
         )
         if live.key in drafts:
@@ -77,16 +74,15 @@ def propose(target: Backend, drafter: Drafter | None, rule: Rule, lives: Sequenc
     return drafts
 
 
-def settle(
-    live: Live, draft: Draft, logits: NDArray[np.float32], drafter: Drafter | None, rule: Rule
-) -> Step:
+def settle(live: Live, draft: Draft, logits: Logits, drafter: Drafter | None, rule: Rule) -> Step:
     """Judge a draft, add what is kept to the text, and make the cache forget the rest.
 
     Raises:
         RewindError: The cache did not end where the text does.
     """
     began, position = perf_counter(), len(live.tokens)
-    verdict = rule(draft, Rows(live, draft, logits), _chance(live, rule, "verify"))
+    rows = Rows(live, draft, logits)
+    verdict = rule(draft, rows, _chance(live, rule, "verify"))
     kept = [draft.tokens[node] for node in verdict.accepted]
     emitted, texts = live.ending.take([*kept, verdict.token])
     live.tokens += emitted
@@ -109,15 +105,14 @@ def settle(
         path=verdict.accepted[: len(emitted)],
         source=draft.source,
         draft_s=perf_counter() - rewound,
-        verify_s=judged - began,
+        target_s=rows.waited_s,
+        verify_s=judged - began - rows.waited_s,
         rewind_s=rewound - judged,
         finish=live.ending.finish,
     )
 
 
-def _try_to_settle(
-    live: Live, draft: Draft, logits: NDArray[np.float32], drafter: Drafter | None, rule: Rule
-) -> Step:
+def _try_to_settle(live: Live, draft: Draft, logits: Logits, drafter: Drafter | None, rule: Rule) -> Step:
     """Settle a text; what is wrong with it alone, such as a bias that leaves no token, ends it alone."""
     try:
         return settle(live, draft, logits, drafter, rule)

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 from numpy.typing import NDArray
 
 from redline.core.errors import ContextError, RewindError
-from redline.core.ports import Backend, Cache, Chunk
+from redline.core.ports import Backend, Cache, Chunk, Deferring
 from redline.core.topology import path
 
 
@@ -112,6 +112,29 @@ class BackendContract:
             cache.rewind(len(prompt), [len(prompt) + i for i in kept])
             assert cache.length == len(text)
             self.same(backend, backend.extend([Chunk(cache, prompt)])[0], expected[len(text) :])
+
+    def test_deferred_rows_are_the_same_rows(self, backend: Backend) -> None:
+        if not isinstance(backend, Deferring):
+            pytest.skip("this backend computes all rows at once")
+        tokens = self.tokens(backend, 20)
+        branches = [-1, 0, 0, 1, 2, 2, 5, 3, 3, 8, 9, 10, 11, 12, 13, 14, 15, 0, 17, 18]
+        for count, parents, texts in (
+            (1, None, 1),
+            (9, None, 1),
+            (20, None, 1),
+            (20, branches, 1),
+            (9, None, 3),
+        ):
+            if parents and not backend.traits.trees:
+                continue
+            expected, rows = (
+                extend([Chunk(backend.open(), tokens[:count], "all", parents) for _ in range(texts)])
+                for extend in (backend.extend, backend.extend_deferred)
+            )
+            backend.extend([Chunk(backend.open(), tokens)])  # which does not disturb them
+            for text in range(texts):
+                for row in np.random.default_rng(count).permutation(count).tolist():
+                    self.same(backend, rows[text][row], expected[text][row])
 
     def test_a_refused_rewind_changes_nothing(self, backend: Backend) -> None:
         cache, tokens = backend.open(), self.tokens(backend, 6)

@@ -70,6 +70,26 @@ class TestTinyInTheKernels(BackendContract):
         assert backend.attention == "kernels"
         assert backend.traits.row_invariant
 
+    def test_rows_behind_a_refused_guess_are_not_computed(self, backend, monkeypatch):
+        model, computed = backend._model, []
+        logits = type(model).logits
+        monkeypatch.setattr(model, "logits", lambda x: computed.append(len(x)) or logits(model, x))
+        tokens, parents = self.tokens(backend, 20), [-1, 0, *[1] * 9, 2, 11, 12, *range(13, 19)]
+
+        def asking(rows, parents=None, texts=1):
+            computed.clear()
+            chunks = [Chunk(backend.open(), tokens, "all", parents) for _ in range(texts)]
+            found = backend.extend_deferred(chunks)[0]
+            assert all(found[row].shape == (backend.traits.vocab_size,) for row in rows)
+            return list(computed)
+
+        assert asking([0, 1, 2]) == [4]
+        assert asking([0, 1, 2, 3, 4]) == [4, 8]
+        assert asking(range(20)) == [4, 8, 8]
+        assert asking([0, 1, 2, 11], parents) == [4]
+        assert asking([0, 1, 5], parents) == [4, 1]  # a second child that has none
+        assert asking([0], texts=2) == [40]  # which read the head's weights once
+
 
 @pytest.mark.model
 class TestSmolLM2(BackendContract):

@@ -12,7 +12,7 @@ from redline.core.stop import Limits
 from redline.core.types import Budget, Draft
 from redline.core.verify import RULES
 from redline.drafters import ModelDrafter, Ngram, Replay
-from redline.engine import Engine, generate, generate_many, loop
+from redline.engine import Engine, generate, generate_many, live, loop
 from redline.testing import ToyBackend, ToyTokenizer
 
 HOT = Sampling(temperature=1.0)
@@ -380,8 +380,32 @@ def test_a_longer_chunk_takes_its_share_of_the_pass(monkeypatch):
     engine.submit([1])
     clock = count()
     monkeypatch.setattr(loop, "perf_counter", lambda: float(next(clock)))
+    monkeypatch.setattr(live, "perf_counter", lambda: 0.0)  # rows of an array are there at once
     long, short = engine.step()
     assert (long.target_s, short.target_s) == (0.75, 0.25)
+
+
+def test_time_spent_on_deferred_rows_is_the_targets(monkeypatch):
+    now = 0.0
+
+    class Slow(list):
+        def __getitem__(self, row):
+            nonlocal now
+            now += 1.0
+            return super().__getitem__(row)
+
+    class Deferring(ToyBackend):
+        def extend_deferred(self, chunks):
+            return [Slow(rows) for rows in self.extend(chunks)]
+
+    for module in (live, loop):
+        monkeypatch.setattr(module, "perf_counter", lambda: now)
+    text = [1, *generate(Engine(ToyBackend()), [1], limits=Limits(9)).tokens]
+    engine = Engine(Deferring(), Replay([text], ToyBackend().traits.vocab_size))
+    engine.submit([1], limits=Limits(9))
+    (step,) = engine.step()
+    assert step.accepted > 1
+    assert step.target_s == step.seconds == 1.0 + step.accepted
 
 
 def test_tokens_without_text_are_tokens():

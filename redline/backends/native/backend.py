@@ -12,13 +12,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from redline.backends.chunks import check_chunks
+from redline.backends.chunks import Growth, check_chunks
 from redline.backends.native.attention import spanned
 from redline.backends.native.cache import NativeCache
 from redline.backends.native.coded import CodedModel
+from redline.backends.native.deferred import Deferred
 from redline.backends.native.model import Model
 from redline.backends.native.plan import ROWS, pieces
-from redline.core.ports import Chunk, Tokenizer, Traits
+from redline.core.ports import Chunk, Logits, Tokenizer, Traits
 
 AnyModel: TypeAlias = Model | CodedModel
 
@@ -79,10 +80,10 @@ class NativeBackend:
             chunk.cache.reserve(chunk.cache.length + len(chunk.tokens))
         parts: list[list[NDArray[np.float32]]] = [[] for _ in chunks]
         for piece in pieces(chunks, growths, model.config.groups):
-            logits = model.forward(piece)
-            if logits is None:
+            x = model.forward(piece)
+            if not piece.wanted:
                 continue
-            rows, at = logits.float().cpu().numpy(), 0
+            rows, at = model.logits(x).float().cpu().numpy(), 0
             for part in piece.parts:
                 count = sum(part.rows[0] <= row < part.rows[1] for row in piece.wanted)
                 parts[part.chunk].append(rows[at : at + count])
@@ -92,6 +93,17 @@ class NativeBackend:
             chunk.cache.commit(grown)
         empty = np.empty((0, self.traits.vocab_size), np.float32)
         return [found[0] if len(found) == 1 else np.concatenate([empty, *found]) for found in parts]
+
+    @torch.inference_mode()
+    def extend_deferred(self, chunks: Sequence[Chunk]) -> Sequence[Logits]:
+        """As `extend`; see `ports.Deferring`. Several texts share a reading of the head's weights instead."""
+        model = self._alive()
+        count = len(chunks[0].tokens) if len(chunks) == 1 and chunks[0].rows == "all" else 0
+        if not 2 * model.head_rows <= count <= ROWS or not model.head_rows:
+            return self.extend(chunks)
+        (growth,), (chunk,) = check_chunks(self, chunks, NativeCache), chunks
+        residuals = self._read(model, chunk, growth)
+        return [Deferred(model.logits, residuals, chunk.parents, model.head_rows)]
 
     def close(self) -> None:
         self._model = None
@@ -114,10 +126,13 @@ class NativeBackend:
 
     def _probe(self, model: AnyModel, cache: NativeCache, tokens: list[int]) -> torch.Tensor:
         chunk = Chunk(cache, tokens)
-        cache.reserve(cache.length + len(tokens))
-        growth = cache.growth(chunk)
+        return model.logits(self._read(model, chunk, cache.growth(chunk), layers=2))
+
+    def _read(self, model: AnyModel, chunk: Chunk, growth: Growth, layers: int | None = None) -> torch.Tensor:
+        """Read a chunk of at most `ROWS` tokens; residuals of the wanted rows."""
+        assert isinstance(chunk.cache, NativeCache)
+        chunk.cache.reserve(chunk.cache.length + len(chunk.tokens))
         (piece,) = pieces([chunk], [growth], model.config.groups)
-        logits = model.forward(piece, layers=2)
-        cache.commit(growth)
-        assert logits is not None
-        return logits
+        residuals = model.forward(piece, layers)
+        chunk.cache.commit(growth)
+        return residuals

@@ -33,6 +33,7 @@ class CodedModel:
 
     way = "kernels"
     dtype = torch.float32
+    head_rows = 4
 
     def __init__(
         self,
@@ -62,7 +63,7 @@ class CodedModel:
         """Whether rows keep their bits: they do by the order of the sums, and it is tried all the same."""
         return holds()
 
-    def forward(self, piece: Piece, layers: int | None = None) -> Tensor | None:
+    def forward(self, piece: Piece, layers: int | None = None) -> Tensor:
         """Read the rows of a piece; see `model.Model.forward`."""
         x = self._kernels.rows(self._embedding, piece.tokens)
         rotations = self._rotary(piece.positions).contiguous()
@@ -72,10 +73,10 @@ class CodedModel:
         blocks = self.config.layers if layers is None else layers
         self._kernels.forward(self._struct, blocks, rows, x, only_store=not piece.wanted)
         del kept  # until here C reads them
-        if not piece.wanted:
-            return None
-        if piece.wanted != list(range(len(x))):
-            x = x[piece.wanted]
+        return x if piece.wanted == list(range(len(x))) else x[piece.wanted]
+
+    def logits(self, x: Tensor) -> Tensor:
+        """The head; see `model.Model.logits`."""
         return self._kernels.linear(self._head, x, norm=(self._norm, self.config.eps))
 
     def _place(self, part: Part, rotations: Tensor, rows: ctypes.Array[c.Row]) -> list[Tensor]:

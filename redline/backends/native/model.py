@@ -97,7 +97,11 @@ class Model:
         attention: How attention is computed; chosen by `settle`.
         floor: Rows that the linear layers must be given at least.
         dtype: Of rows, keys and values; that of the linear layers' weights may be narrower.
+        head_rows: How many rows' logits cost about as much as one row's, where more of them cost more;
+            0 where reading the head's weights is all that counts.
     """
+
+    head_rows = 0
 
     def __init__(
         self,
@@ -134,7 +138,7 @@ class Model:
         self.attention = Blocked(self.config.groups, device, self.dtype)
         return False
 
-    def forward(self, piece: Piece, layers: int | None = None) -> Tensor | None:
+    def forward(self, piece: Piece, layers: int | None = None) -> Tensor:
         """Read the rows of a piece and write their keys and values into their caches.
 
         Args:
@@ -142,7 +146,7 @@ class Model:
             layers: Stop after so many layers (for checks).
 
         Returns:
-            Logits of the wanted rows, (wanted, vocab), or None if there are none.
+            Residuals of the wanted rows, (wanted, hidden).
         """
         count, places = self._places(piece)
         spare = [0] * (count - len(piece.tokens))
@@ -154,13 +158,16 @@ class Model:
             for place in places:
                 place.write(layer, qk[:, heads:], v)
             if block is blocks[-1] and not piece.wanted:
-                return None
+                break
             x = block.out.plus(self._attend(layer, qk[:, :heads], places), x)
             h = self._rms(x, block.mlp_norm)
             x = block.down.plus(block.up.times(h, block.gate.swish(h)), x)
-        wanted = piece.wanted + piece.wanted[:1] * (self.floor - len(piece.wanted))
-        rows = x if wanted == list(range(len(x))) else x[wanted]
-        return self.head(self._rms(rows, self._norm))[: len(piece.wanted)]
+        return x if piece.wanted == list(range(len(x))) else x[piece.wanted]
+
+    def logits(self, x: Tensor) -> Tensor:
+        """Logits, (rows, vocab), of residuals that `forward` returned, (rows, hidden); at least one row."""
+        rows = torch.cat([x, x[:1].expand(self.floor - len(x), -1)]) if len(x) < self.floor else x
+        return self.head(self._rms(rows, self._norm))[: len(x)]
 
     def _places(self, piece: Piece) -> tuple[int, list[Place]]:
         """How many rows to compute, and where every part's keys, values and runs are.
