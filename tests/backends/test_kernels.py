@@ -22,6 +22,7 @@ TYPES = [
     *(Type.F32, Type.F16, Type.BF16, Type.Q8_0, Type.Q4_0, Type.Q4_1, Type.Q5_0, Type.Q5_1),
     *(Type.Q4_K, Type.Q5_K, Type.Q6_K),
 ]
+PLAIN = (Type.F32, Type.F16, Type.BF16)
 HALVES = {Type.Q6_K: (208,)} | dict.fromkeys((Type.Q4_1, Type.Q5_1, Type.Q4_K, Type.Q5_K), (0, 2))
 SOURCES = Path(kernels.__file__).parent
 
@@ -40,7 +41,7 @@ def stored(kind, outputs, inputs, seed=0):
     """A matrix of random bytes; halves are ordinary numbers, now and then a tiny one."""
     rng = np.random.default_rng(seed)
     per_block, size = GGML_QUANT_SIZES[kind]
-    if kind in (Type.F32, Type.F16, Type.BF16):
+    if kind in PLAIN:
         raw = rng.normal(0, 1, (outputs, inputs)).astype(np.float32)
         if kind == Type.F16:
             raw = (raw * np.where(rng.random(raw.shape) < 0.1, 2.0**-20, 1)).astype(np.float16)
@@ -64,6 +65,23 @@ def floats(matrix):
         if matrix.kind == Type.F16
         else dequantize(raw, Type(matrix.kind))
     )
+
+
+def in_units(x):
+    """Rows as the kernels multiply them: whole numbers (rows, units, 32) and powers of two (rows, units)."""
+    x = x.reshape(len(x), -1, 32)
+    most = np.abs(x).max(-1)
+    scale = np.exp2(np.floor(np.log2(np.where(most > 0, most, 1))) - 14)
+    return np.clip(np.rint(x / scale[..., None]), -32767, 32767), scale
+
+
+def rounded(x, kind):
+    """Rows as products with this kind see them, in double precision."""
+    x = x.double().numpy()
+    if kind in PLAIN:
+        return x
+    whole, scale = in_units(x)
+    return (whole * scale[..., None]).reshape(x.shape)
 
 
 class Layer:
@@ -92,7 +110,7 @@ def test_a_files_numbers_are_kept_to_the_bit(kind, name):
         np.testing.assert_array_equal(weights(numbers, matrix), floats(matrix))
 
 
-@pytest.mark.parametrize("kind", [Type.F32, Type.F16, Type.BF16], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", PLAIN, ids=lambda kind: kind.name)
 def test_plain_numbers_may_have_any_number_of_inputs(kind):
     for inputs in (1, 31, 33, 100):
         matrix, numbers = stored(kind, 19, inputs), kernels.find()
@@ -116,7 +134,7 @@ def test_a_row_has_its_bits_in_every_pass_variant_and_thread(kind, rows, outputs
     x = torch.randn(rows, 256 * blocks, generator=torch.Generator().manual_seed(seed))
     alone = Layer(take("portable"), matrix)
     whole = Layer(kernels.find(), matrix)(x)
-    want = x.double().numpy() @ floats(matrix).T.astype(np.float64)
+    want = rounded(x, kind) @ floats(matrix).T.astype(np.float64)
     np.testing.assert_allclose(whole.numpy(), want, rtol=1e-3, atol=2e-5 * np.abs(want).max())
     one = seed % rows
     assert torch.equal(alone(x[one : one + 1])[0], whole[one]), "one row in plain C"
@@ -129,13 +147,68 @@ def test_a_row_has_its_bits_in_every_pass_variant_and_thread(kind, rows, outputs
         torch.set_num_threads(before)
 
 
-def test_a_sum_is_made_input_by_input_each_step_rounded_once():
-    matrix = stored(Type.Q4_K, 16, 256)
+def fma(a, b, c):
+    """a * b + c rounded once: a long double has more bits than the product of two floats."""
+    return (a.astype(np.longdouble) * b + c).astype(np.float32)
+
+
+def test_a_sum_of_floats_is_made_input_by_input():
+    matrix = stored(Type.F16, 16, 256)
     w, x = floats(matrix), np.random.default_rng(1).normal(0, 1, 256).astype(np.float32)
     sums = np.zeros(16, np.float32)
-    for i in range(256):  # more bits than a product has, and a sum needs to be rounded once
-        sums = (w[:, i].astype(np.longdouble) * x[i] + sums).astype(np.float32)
+    for i in range(256):
+        sums = fma(w[:, i], x[i], sums)
     np.testing.assert_array_equal(Layer(kernels.find(), matrix)(torch.from_numpy(x)[None])[0].numpy(), sums)
+
+
+def test_a_sum_of_whole_numbers_is_made_unit_by_unit():
+    """Codes times whole rows exactly; then a scale and an offset for each unit, each step rounded once."""
+    matrix = stored(Type.Q4_1, 16, 256)
+    blocks = matrix.data.reshape(16, 8, 20)
+    scale, offset = (
+        np.ascontiguousarray(blocks[:, :, at : at + 2]).view(np.float16)[..., 0].astype(np.float32)
+        for at in (0, 2)
+    )
+    codes = np.concatenate([blocks[:, :, 4:] & 15, blocks[:, :, 4:] >> 4], -1).astype(np.int64)
+    read = (codes * scale[..., None] + offset[..., None]).astype(np.float32)
+    np.testing.assert_array_equal(read.reshape(16, 256), floats(matrix))
+    x = np.random.default_rng(1).normal(0, 1, (1, 256)).astype(np.float32)
+    whole, power = (part[0] for part in in_units(x.astype(np.float64)))
+    sums = np.zeros(16, np.float32)
+    for unit in range(8):
+        exact = (codes[:, unit] * whole[unit].astype(np.int64)).sum(-1).astype(np.float32)
+        sums = fma(exact, scale[:, unit] * np.float32(power[unit]), sums)
+        sums = fma(offset[:, unit], np.float32(whole[unit].sum() * power[unit]), sums)
+    np.testing.assert_array_equal(Layer(kernels.find(), matrix)(torch.from_numpy(x))[0].numpy(), sums)
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_rows_of_every_size(name):
+    """Each unit has its own power of two; the largest numbers there are, tiny ones, and none at all."""
+    matrix = stored(Type.Q8_0, 20, 256)
+    x = torch.randn(6, 256, generator=torch.Generator().manual_seed(0))
+    x *= torch.tensor([1.0, 1e30, 1e-30, 3.0, 1.0, 0.0])[:, None]
+    x[3, 32:64] *= 1e20
+    x[4, :32] = torch.tensor(
+        [1.99999994, -1.99999994] * 16
+    )  # what they round to has a bit more than there is
+    got = Layer(take(name), matrix)(x).numpy()
+    want = rounded(x, Type.Q8_0) @ floats(matrix).T.astype(np.float64)
+    size = np.abs(rounded(x, Type.Q8_0)) @ np.abs(floats(matrix)).T.astype(np.float64)
+    assert (np.abs(got - want) <= 1e-6 * size).all()
+    assert torch.equal(Layer(take(name), matrix)(1e-40 * torch.ones(1, 256)), torch.zeros(1, 20))
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("kind", [Type.Q4_K, Type.Q6_K, Type.F16], ids=lambda kind: kind.name)
+def test_what_is_no_number_is_not_hidden(kind, bad):
+    """A row with one bad number has no finite result; the other rows do not notice."""
+    matrix, x = stored(kind, 33, 256), torch.randn(3, 256)
+    x[1, 77] = bad
+    for name in VARIANTS:
+        y = Layer(take(name), matrix)(x)
+        assert not torch.isfinite(y[1]).any(), name
+        assert torch.equal(y[[0, 2]], Layer(take(name), matrix)(x[[0, 2]])), name
 
 
 @pytest.mark.parametrize("name", VARIANTS)
@@ -144,7 +217,7 @@ def test_what_follows_a_product(name):
     x, other = torch.randn(5, 256), torch.randn(5, 45)
     bias = torch.randn(45)
     coded = Layer(take(name), matrix, bias=bias)
-    y = torch.from_numpy(x.double().numpy() @ floats(matrix).T.astype(np.float64)) + bias.double()
+    y = torch.from_numpy(rounded(x, Type.Q8_0) @ floats(matrix).T.astype(np.float64)) + bias.double()
     close = {"rtol": 1e-4, "atol": 1e-4}
     torch.testing.assert_close(coded(x).double(), y, **close)
     torch.testing.assert_close(coded(x, "swish").double(), torch.nn.functional.silu(y), **close)

@@ -3,8 +3,6 @@
 #ifndef REDLINE_CURVES_H
 #define REDLINE_CURVES_H
 
-#include <string.h>
-
 #include "kernels.h"
 
 #define INLINE static inline __attribute__((always_inline))

@@ -54,37 +54,38 @@ int redline_forward(int variant, const Model *m, int64_t blocks, const Row *rows
     if (!v || count < 1 || count > MOST_ROWS || threads < 1 || blocks > m->blocks) return 1;
     int64_t heads = (m->heads + 2 * m->kv_heads) * m->width, attended = m->heads * m->width, room = 0;
     int64_t widest = m->inner > m->hidden ? m->inner : m->hidden;
-    widest = up(widest > attended ? widest : attended, UNIT);
+    widest = widest > attended ? widest : attended;
     for (int64_t r = 0; r < count; r++)
         if (rows[r].settled + rows[r].nodes > room) room = rows[r].settled + rows[r].nodes;
     room = up(room, LANES);
-    float *memory = malloc(sizeof(float) * (count * (heads + attended + m->inner + widest) +
+    float *memory = malloc(sizeof(float) * (count * (heads + attended + m->inner) + packed_floats(count, widest) +
                                             threads * m->heads / m->kv_heads * room));
     if (!memory) return 2;
     float *qkv = memory, *seen = qkv + count * heads, *inner = seen + count * attended;
-    float *packed = inner + count * m->inner, *scores = packed + count * widest;
+    float *place = inner + count * m->inner, *scores = place + packed_floats(count, widest);
+    Packed packed = packed_in(place, count, widest);
 #pragma omp parallel num_threads(threads)
     for (int64_t layer = 0; layer < blocks; layer++) {
         const Block *b = m->block + layer;
-        pack_rows(v, x, count, m->hidden, b->norm, m->eps, packed);
+        pack_rows(v, x, count, m->hidden, b->norm, m->eps, layers_rows(&b->qkv), &packed);
 #pragma omp barrier
-        multiply(v, &b->qkv, packed, count, PLAIN, NULL, qkv);
+        multiply(v, &b->qkv, &packed, count, PLAIN, NULL, qkv);
 #pragma omp barrier
         see(v, m, b, layer, rows, count, qkv, scores, room, seen);
 #pragma omp barrier
         if (only_store && layer == blocks - 1) continue;
-        pack_rows(v, seen, count, attended, NULL, 0, packed);
+        pack_rows(v, seen, count, attended, NULL, 0, layers_rows(&b->out), &packed);
 #pragma omp barrier
-        multiply(v, &b->out, packed, count, PLUS, x, x);
+        multiply(v, &b->out, &packed, count, PLUS, x, x);
 #pragma omp barrier
-        pack_rows(v, x, count, m->hidden, b->mlp_norm, m->eps, packed);
+        pack_rows(v, x, count, m->hidden, b->mlp_norm, m->eps, layers_rows(&b->gate) | layers_rows(&b->up), &packed);
 #pragma omp barrier
-        multiply(v, &b->gate, packed, count, SWISH, NULL, inner);
-        multiply(v, &b->up, packed, count, TIMES, inner, inner); /* the same panels are the same thread's */
+        multiply(v, &b->gate, &packed, count, SWISH, NULL, inner);
+        multiply(v, &b->up, &packed, count, TIMES, inner, inner); /* the same panels are the same thread's */
 #pragma omp barrier
-        pack_rows(v, inner, count, m->inner, NULL, 0, packed);
+        pack_rows(v, inner, count, m->inner, NULL, 0, layers_rows(&b->down), &packed);
 #pragma omp barrier
-        multiply(v, &b->down, packed, count, PLUS, x, x);
+        multiply(v, &b->down, &packed, count, PLUS, x, x);
 #pragma omp barrier
     }
     free(memory);

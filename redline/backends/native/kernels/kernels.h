@@ -1,15 +1,19 @@
 /* What the kernels share: matrices of the file's own numbers, and the table of what a processor variant does.
 
    A matrix of N outputs and K inputs is cut into panels of 16 outputs, so that a vector holds one input's
-   weights for 16 outputs. Every result is a sum over the inputs 0, 1, 2, ..., K-1 in this order, one fused
-   multiply-add each, in one accumulator that starts at zero. Nothing else about a pass - how many rows it has,
-   how they are tiled, which thread computes what, how wide the processor's vectors are - can change a bit. */
+   weights for 16 outputs. Where weights are floats, every result is a sum over the inputs 0, 1, 2, ..., K-1 in
+   this order, one fused multiply-add each, in one accumulator that starts at zero. Where they are whole numbers
+   times scales, so are the rows: 32 inputs of a row at a time become 16-bit numbers times a power of two. Their
+   products are added up exactly, and only a unit's sum is a float: the accumulator then takes the units in order,
+   by one fused multiply-add for the scale and one for the offset. Nothing else about a pass - how many rows it
+   has, how they are tiled, which thread computes what, how wide the processor's vectors are - can change a bit. */
 
 #ifndef REDLINE_KERNELS_H
 #define REDLINE_KERNELS_H
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 enum { LANES = 16, UNIT = 32, SUPER = 256, MOST_ROWS = 64 };
 
@@ -28,9 +32,10 @@ typedef enum {
     KINDS
 } Kind;
 
-/* codes: panel after panel; in each, unit after unit of 32 inputs. Bytes, halves and floats lie input by input,
-   16 outputs each; half bytes as four vectors of 16 words, a word holding an output's next 8 inputs, lowest
-   first. scales: panel after panel; for SUPER kinds per 256 inputs the halves, then those of its units. Inputs
+/* codes: panel after panel; in each, unit after unit of 32 inputs. Halves and floats lie input by input, 16 outputs
+   each. Half bytes are four vectors of 16 words, a word holding an output's next 8 inputs, lowest first. Bytes are
+   16 vectors of 16 pairs; of 8 inputs, the pairs are those which lie 16 bits apart in a word of half bytes: 0 and
+   4, 1 and 5, 2 and 6, 3 and 7. scales: panel after panel; for SUPER kinds per 256 inputs the halves, then those of its units. Inputs
    are filled up with zeros to whole units, outputs to whole panels. */
 typedef struct {
     int32_t kind;
@@ -49,6 +54,24 @@ typedef struct {
     int64_t stride;
 } Finish;
 
+/* Rows made ready to be multiplied, a tile of rows after the other. In each, number by number, the tile's rows side
+   by side: of `plain` the inputs; of `pairs` two inputs each, as 16-bit numbers, paired as bytes are above; of
+   `scale` and `sum` the units of 32 inputs, a power of two that makes them what they are and what they add up to. */
+typedef struct {
+    float *plain;         /* for kinds that are floats */
+    int32_t *pairs;       /* for the others, as are the next two */
+    float *scale, *sum;
+} Packed;
+
+/* Which of a Packed's arrays a kind needs. */
+enum { PLAIN_ROWS = 1, WHOLE_ROWS = 2 };
+static inline int rows_for(int32_t kind) { return kind <= BF16 ? PLAIN_ROWS : WHOLE_ROWS; }
+
+static inline float float_of(uint32_t bits) {
+    float f;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
 static inline int64_t up(int64_t n, int64_t whole) { return (n + whole - 1) / whole * whole; }
 
 /* Bytes of one panel. */
@@ -70,13 +93,15 @@ typedef struct {
 typedef struct {
     const char *name;
     int (*runs_here)(void);
-    /* out[input][16] of the inputs [from, from + count) of a panel; both multiples of UNIT. */
-    void (*decode)(const Matrix *w, int64_t panel, int64_t from, int64_t count, float *out);
+    /* out[input][16] of a unit's inputs. */
+    void (*decode)(const Matrix *w, int64_t panel, int64_t unit, float *out);
     /* Panels [first, last) for all rows. */
-    void (*product)(const Matrix *w, const float *packed, int64_t rows, int64_t first, int64_t last,
+    void (*product)(const Matrix *w, const Packed *x, int64_t rows, int64_t first, int64_t last,
                     const Finish *finish);
-    void (*pack)(const float *x, int64_t rows, int64_t inputs, const float *norm, float eps, int64_t from,
-                 int64_t to, float *packed);
+    /* Units [first, last) of rows (rows, inputs), RMS-normed and weighted where there is a norm. `what`: for which
+       kinds. Inputs that there are not are zeros. */
+    void (*pack)(const float *x, int64_t rows, int64_t inputs, const float *norm, float eps, int64_t first,
+                 int64_t last, int what, const Packed *packed);
     void (*rotate)(float *head, int64_t width, const float *turn, const float *norm, float eps);
     void (*attend)(const Row *row, const float *keys, const float *values, const float *q, int heads,
                    int64_t width, int64_t room, float *scores, float *out);

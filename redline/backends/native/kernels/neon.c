@@ -3,12 +3,9 @@
 #include "kernels.h"
 #include "vec_neon.h"
 
-#define MOST_FUSED 8
-#define FUSED 4
-#define FUSED_TILES(X) X(1) X(2) X(3) X(4)
+#define MOST_TILE 4
+#define TILES(X) X(1) X(2) X(3) X(4)
 #define PANELS_FOR(rows) ((rows) <= 2 ? 2 : 1)
-#define TILE 6
-#define TILES(X) X(1) X(2) X(3) X(4) X(5) X(6)
 #ifndef UNROLL
 #define UNROLL _Pragma("GCC unroll 16")
 #endif

@@ -118,7 +118,8 @@ static void put_codes(Kind kind, const Block *b, int64_t from, int count, int la
         for (int i = 0; i < count; i += 2) /* bytes of a little-endian word */
             codes[(from + i) / 8 * 64 + 4 * lane + i % 8 / 2] = (uint8_t)(b->codes[i] | b->codes[i + 1] << 4);
     } else {
-        for (int i = 0; i < count; i++) codes[(from + i) * LANES + lane] = (uint8_t)b->codes[i];
+        for (int i = 0; i < count; i++) /* pairs of inputs, as words of half bytes have them */
+            codes[(from + i) / 8 * 8 * LANES + i % 4 * 2 * LANES + 2 * lane + i % 8 / 4] = (uint8_t)b->codes[i];
     }
 }
 

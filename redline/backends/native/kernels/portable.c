@@ -2,12 +2,9 @@
 #include "kernels.h"
 #include "vec_portable.h"
 
-#define MOST_FUSED 1
-#define FUSED 1
-#define FUSED_TILES(X) X(1)
+#define MOST_TILE 4
+#define TILES(X) X(1) X(2) X(3) X(4)
 #define PANELS_FOR(rows) 1
-#define TILE 6
-#define TILES(X) X(1) X(2) X(3) X(4) X(5) X(6)
 #ifndef UNROLL
 #define UNROLL
 #endif

@@ -1,26 +1,22 @@
 /* Rows times a matrix, for one kind of vector. A variant's file defines the vectors and these, and includes this.
-   MOST_FUSED   up to so many rows, weights are decoded in registers, else into memory
-   FUSED, TILE  most rows of a tile in these two cases; as lists, FUSED_TILES and TILES
-   PANELS_FOR   panels side by side in a tile of so many rows, of the first case
+   MOST_TILE    most rows of a tile; TILES lists all sizes
+   PANELS_FOR   panels side by side in a tile of so many rows
    See kernels.h for the order of every sum. */
 
 #include "curves.h"
 
 enum {
     MOST_PANELS = 4, /* of a tile */
-    STRIDE = 256,    /* inputs that are decoded into memory at a time, 16 KiB */
     STEP = 8,        /* inputs of a loop's body, a word of half bytes */
     AHEAD = 2048     /* bytes of codes that are asked for before they are wanted */
 };
 
-#define EACH_KIND(X) \
-    X(F32) X(F16) X(BF16) X(I8_HALF) X(I8_HALF2) X(N4_HALF) X(N4_HALF2) X(N4_SUPER) X(I8_SUPER) X(I8_SUPER16)
+#define EACH_KIND(X) EACH_PLAIN(X) EACH_WHOLE(X)
+#define EACH_PLAIN(X) X(F32) X(F16) X(BF16)
+#define EACH_WHOLE(X) X(I8_HALF) X(I8_HALF2) X(N4_HALF) X(N4_HALF2) X(N4_SUPER) X(I8_SUPER) X(I8_SUPER16)
 
 /* Rows are spread evenly over so many tiles. */
-INLINE int64_t tiles_of(int64_t rows) {
-    int64_t most = rows <= MOST_FUSED ? FUSED : TILE;
-    return (rows + most - 1) / most;
-}
+INLINE int64_t tiles_of(int64_t rows) { return (rows + MOST_TILE - 1) / MOST_TILE; }
 
 typedef struct { int64_t begin, size; } TileRows;
 
@@ -28,8 +24,6 @@ INLINE TileRows tile_rows(int64_t rows, int64_t tiles, int64_t t) {
     int64_t begin = rows * t / tiles;
     return (TileRows){begin, rows * (t + 1) / tiles - begin};
 }
-
-typedef struct { Vec scale, offset; } Scale;
 
 INLINE int code_bits(Kind kind) {
     switch (kind) {
@@ -39,6 +33,10 @@ INLINE int code_bits(Kind kind) {
     default: return 8;
     }
 }
+
+INLINE int has_offset(Kind kind) { return kind != I8_HALF && kind != I8_SUPER16; }
+
+typedef struct { Vec scale, offset; } Scale;
 
 /* Scale and offset of half a unit, of 16 inputs; `at` counts halves from the panel's first input. */
 INLINE Scale scale_of(Kind kind, const uint8_t *scales, int64_t at) {
@@ -73,68 +71,66 @@ INLINE Scale scale_of(Kind kind, const uint8_t *scales, int64_t at) {
     return (Scale){scale, offset};
 }
 
-/* Weights of input i of a unit, for a panel's 16 outputs. */
-INLINE Vec weight_of(Kind kind, const uint8_t *unit, int i, Scale s) {
+/* A panel's weights of input i. */
+INLINE Vec plain_of(Kind kind, const uint8_t *codes, int i) {
     switch (kind) {
-    case F32: return v_load((const float *)unit + i * LANES);
-    case F16: return v_half(unit + i * 2 * LANES);
-    case BF16: return v_bfloat(unit + i * 2 * LANES);
-    case N4_HALF: case N4_HALF2: case N4_SUPER:
-        return v_fma(v_nibble(w_load(unit + i / 8 * 64), i % 8), s.scale, s.offset);
-    default: return v_fma(v_i8(unit + i * LANES), s.scale, s.offset);
+    case F32: return v_load((const float *)codes + i * LANES);
+    case F16: return v_half(codes + i * 2 * LANES);
+    default: return v_bfloat(codes + i * 2 * LANES);
     }
 }
 
-INLINE void decode_kind(Kind kind, const Matrix *w, int64_t panel, int64_t from, int64_t count,
-                        float *restrict out) {
-    const uint8_t *codes = w->codes + panel * redline_codes_bytes(kind, w->inputs);
+/* A panel's codes of inputs i and i + 4 of the next 8. */
+INLINE Ints pair_of(Kind kind, const uint8_t *codes, int i) {
+    return code_bits(kind) == 4 ? i_nibbles(i_load(codes), i) : i_bytes(codes + i * 2 * LANES);
+}
+
+INLINE void decode_kind(Kind kind, const Matrix *w, int64_t panel, int64_t unit, float *restrict out) {
+    int bytes = STEP * LANES * code_bits(kind) / 8;
+    const uint8_t *codes = w->codes + panel * redline_codes_bytes(kind, w->inputs) + unit * (UNIT / STEP) * bytes;
     const uint8_t *scales = w->scales + panel * redline_scales_bytes(kind, w->inputs);
-    codes += from * LANES * code_bits(kind) / 8;
-    for (int64_t k = 0; k < count; k += 16, out += 16 * LANES) {
-        Scale s = scale_of(kind, scales, (from + k) / 16);
-        const uint8_t *unit = codes + k / UNIT * (UNIT * LANES * code_bits(kind) / 8);
-        if (k % UNIT == 0) {
-            UNROLL for (int i = 0; i < 16; i++) v_store(out + i * LANES, weight_of(kind, unit, i, s));
-        } else {
-            UNROLL for (int i = 0; i < 16; i++) v_store(out + i * LANES, weight_of(kind, unit, 16 + i, s));
+    for (int k = 0; k < UNIT; k += STEP, codes += bytes, out += STEP * LANES) {
+        Scale s = scale_of(kind, scales, unit * 2 + k / 16);
+        for (int i = 0; i < STEP && kind <= BF16; i++) v_store(out + i * LANES, plain_of(kind, codes, i));
+        for (int i = 0; i < STEP / 2 && kind > BF16; i++) {
+            Ints pair = pair_of(kind, codes, i);
+            v_store(out + i * LANES, v_fma(v_int(i_lower(pair)), s.scale, s.offset));
+            v_store(out + (i + 4) * LANES, v_fma(v_int(i_upper(pair)), s.scale, s.offset));
         }
     }
 }
 
-static void decode(const Matrix *w, int64_t panel, int64_t from, int64_t count, float *restrict out) {
+static void decode(const Matrix *w, int64_t panel, int64_t unit, float *restrict out) {
     switch (w->kind) {
-#define CASE(kind) case kind: decode_kind(kind, w, panel, from, count, out); break;
+#define CASE(kind) case kind: decode_kind(kind, w, panel, unit, out); break;
         EACH_KIND(CASE)
 #undef CASE
     }
 }
 
-/* Few rows: a decoded weight stays in its register while they are multiplied with it.
-   sums[panel][row][16] = all inputs' weights times x[input][row]. */
-INLINE void fused_of(Kind kind, int rows, int panels, const Matrix *w, int64_t panel, const float *restrict x,
-                     float *restrict sums, int64_t sums_panel) {
-    int span = kind == I8_SUPER16 ? 16 : UNIT, step_bytes = STEP * LANES * code_bits(kind) / 8;
+INLINE void ask_for(const uint8_t *codes, int bytes) {
+    UNROLL for (int at = 0; at < bytes; at += 64) __builtin_prefetch(codes + AHEAD + at);
+}
+
+/* A tile: what is decoded of some panels stays in registers while the rows are multiplied with it.
+   sums[panel][row][16] = all inputs' weights times x. */
+INLINE void plain_tile(Kind kind, int rows, int panels, const Matrix *w, int64_t panel, Packed x,
+                       float *restrict sums, int64_t sums_panel) {
     int64_t codes_bytes = redline_codes_bytes(kind, w->inputs);
-    int64_t scales_bytes = redline_scales_bytes(kind, w->inputs);
-    const uint8_t *codes = w->codes + panel * codes_bytes, *scales = w->scales + panel * scales_bytes;
-    Vec sum[MOST_PANELS][FUSED];
-    Scale s[MOST_PANELS];
+    int bytes = STEP * LANES * code_bits(kind) / 8;
+    const uint8_t *codes = w->codes + panel * codes_bytes;
+    const float *restrict inputs = x.plain;
+    Vec sum[MOST_PANELS][MOST_TILE];
     UNROLL for (int p = 0; p < panels; p++)
         UNROLL for (int r = 0; r < rows; r++) sum[p][r] = v_zero();
-    for (int64_t k = 0; k < w->inputs; k += span) {
-        UNROLL for (int p = 0; p < panels; p++) s[p] = scale_of(kind, scales + p * scales_bytes, k / 16);
-        for (int step = 0; step < span; step += STEP, codes += step_bytes, x += STEP * rows) {
-            UNROLL for (int p = 0; p < panels; p++)
-                UNROLL for (int at = 0; at < step_bytes; at += 64)
-                    __builtin_prefetch(codes + p * codes_bytes + AHEAD + at);
-            UNROLL for (int i = 0; i < STEP; i++) {
-                Vec weight[MOST_PANELS];
-                UNROLL for (int p = 0; p < panels; p++)
-                    weight[p] = weight_of(kind, codes + p * codes_bytes, i, s[p]);
-                UNROLL for (int r = 0; r < rows; r++) {
-                    Vec xr = v_all(x[i * rows + r]);
-                    UNROLL for (int p = 0; p < panels; p++) sum[p][r] = v_fma(weight[p], xr, sum[p][r]);
-                }
+    for (int64_t k = 0; k < w->inputs; k += STEP, codes += bytes, inputs += STEP * rows) {
+        UNROLL for (int p = 0; p < panels; p++) ask_for(codes + p * codes_bytes, bytes);
+        UNROLL for (int i = 0; i < STEP; i++) {
+            Vec weight[MOST_PANELS];
+            UNROLL for (int p = 0; p < panels; p++) weight[p] = plain_of(kind, codes + p * codes_bytes, i);
+            UNROLL for (int r = 0; r < rows; r++) {
+                Vec xr = v_all(inputs[i * rows + r]);
+                UNROLL for (int p = 0; p < panels; p++) sum[p][r] = v_fma(weight[p], xr, sum[p][r]);
             }
         }
     }
@@ -142,69 +138,81 @@ INLINE void fused_of(Kind kind, int rows, int panels, const Matrix *w, int64_t p
         UNROLL for (int r = 0; r < rows; r++) v_store(sums + p * sums_panel + r * LANES, sum[p][r]);
 }
 
-INLINE void fused_kind(Kind kind, int rows, const Matrix *w, int64_t panel, int panels, const float *x,
-                       float *sums, int64_t sums_panel) {
+INLINE void whole_tile(Kind kind, int rows, int panels, const Matrix *w, int64_t panel, Packed x,
+                       float *restrict sums, int64_t sums_panel) {
+    int64_t codes_bytes = redline_codes_bytes(kind, w->inputs);
+    int64_t scales_bytes = redline_scales_bytes(kind, w->inputs);
+    int bytes = STEP * LANES * code_bits(kind) / 8, span = kind == I8_SUPER16 ? 16 : UNIT;
+    const uint8_t *codes = w->codes + panel * codes_bytes, *scales = w->scales + panel * scales_bytes;
+    const int32_t *restrict pairs = x.pairs;
+    Vec sum[MOST_PANELS][MOST_TILE];
+    UNROLL for (int p = 0; p < panels; p++)
+        UNROLL for (int r = 0; r < rows; r++) sum[p][r] = v_zero();
+    for (int64_t k = 0; k < w->inputs; k += span) {
+        Ints dot[MOST_PANELS][MOST_TILE];
+        UNROLL for (int p = 0; p < panels; p++)
+            UNROLL for (int r = 0; r < rows; r++) dot[p][r] = i_zero();
+        for (int step = 0; step < span; step += STEP, codes += bytes, pairs += STEP / 2 * rows) {
+            UNROLL for (int p = 0; p < panels; p++) ask_for(codes + p * codes_bytes, bytes);
+            UNROLL for (int i = 0; i < STEP / 2; i++) {
+                Ints pair[MOST_PANELS];
+                UNROLL for (int p = 0; p < panels; p++) pair[p] = pair_of(kind, codes + p * codes_bytes, i);
+                UNROLL for (int r = 0; r < rows; r++) {
+                    Ints xr = i_all(pairs[i * rows + r]);
+                    UNROLL for (int p = 0; p < panels; p++) dot[p][r] = i_dot(dot[p][r], pair[p], xr);
+                }
+            }
+        }
+        UNROLL for (int p = 0; p < panels; p++) {
+            Scale s = scale_of(kind, scales + p * scales_bytes, k / 16);
+            UNROLL for (int r = 0; r < rows; r++) {
+                int64_t at = k / UNIT * rows + r;
+                Vec scale = v_mul(s.scale, v_all(x.scale[at]));
+                sum[p][r] = v_fma(v_int(dot[p][r]), scale, sum[p][r]);
+                if (has_offset(kind)) sum[p][r] = v_fma(s.offset, v_all(x.sum[at]), sum[p][r]);
+            }
+        }
+    }
+    UNROLL for (int p = 0; p < panels; p++)
+        UNROLL for (int r = 0; r < rows; r++) v_store(sums + p * sums_panel + r * LANES, sum[p][r]);
+}
+
+INLINE void tile_of(Kind kind, int rows, int panels, const Matrix *w, int64_t panel, Packed x, float *sums,
+                    int64_t sums_panel) {
+    if (rows_for(kind) == PLAIN_ROWS) plain_tile(kind, rows, panels, w, panel, x, sums, sums_panel);
+    else whole_tile(kind, rows, panels, w, panel, x, sums, sums_panel);
+}
+
+INLINE void tile_kind(Kind kind, int rows, int panels, const Matrix *w, int64_t panel, Packed x, float *sums,
+                      int64_t sums_panel) {
     switch (rows) {
-#define CASE(rows)                                                                           \
-    case rows:                                                                               \
-        if (panels == PANELS_FOR(rows))                                                      \
-            fused_of(kind, rows, PANELS_FOR(rows), w, panel, x, sums, sums_panel);           \
-        else                                                                                 \
-            for (int p = 0; p < panels; p++)                                                 \
-                fused_of(kind, rows, 1, w, panel + p, x, sums + p * sums_panel, sums_panel); \
+#define CASE(rows)                                                                         \
+    case rows:                                                                             \
+        if (panels == PANELS_FOR(rows))                                                    \
+            tile_of(kind, rows, PANELS_FOR(rows), w, panel, x, sums, sums_panel);          \
+        else                                                                               \
+            for (int p = 0; p < panels; p++)                                               \
+                tile_of(kind, rows, 1, w, panel + p, x, sums + p * sums_panel, sums_panel); \
         break;
-        FUSED_TILES(CASE)
+        TILES(CASE)
 #undef CASE
     }
 }
 
 /* One function a kind: a compiler takes long for all of them in one. */
-#define FUSED_KIND(kind)                                                                                   \
-    static __attribute__((noinline)) void fused_##kind(const Matrix *w, int rows, int64_t panel, int panels, \
-                                                       const float *x, float *sums, int64_t sums_panel) {  \
-        fused_kind(kind, rows, w, panel, panels, x, sums, sums_panel);                                     \
+#define TILE_KIND(kind)                                                                                        \
+    static __attribute__((noinline)) void tile_##kind(int rows, int panels, const Matrix *w, int64_t panel,    \
+                                                      Packed x, float *sums, int64_t sums_panel) {             \
+        tile_kind(kind, rows, panels, w, panel, x, sums, sums_panel);                                          \
     }
-EACH_KIND(FUSED_KIND)
-#undef FUSED_KIND
+EACH_KIND(TILE_KIND)
+#undef TILE_KIND
 
-static void fused(const Matrix *w, int rows, int64_t panel, int panels, const float *x, float *sums,
-                  int64_t sums_panel) {
+static void tile(const Matrix *w, int rows, int panels, int64_t panel, Packed x, float *sums, int64_t sums_panel) {
     switch (w->kind) {
-#define CASE(kind) case kind: fused_##kind(w, rows, panel, panels, x, sums, sums_panel); break;
+#define CASE(kind) case kind: tile_##kind(rows, panels, w, panel, x, sums, sums_panel); break;
         EACH_KIND(CASE)
 #undef CASE
-    }
-}
-
-/* More rows, in turns: some inputs' weights are decoded, and multiplied with all rows.
-   sums[row][16] grow by `count` inputs' weights[input][16] times x[input][row]. */
-INLINE void tile_of(int rows, const float *restrict weights, int64_t count, const float *restrict x,
-                    float *restrict sums) {
-    Vec sum[TILE];
-    UNROLL for (int r = 0; r < rows; r++) sum[r] = v_load(sums + r * LANES);
-    for (int64_t i = 0; i < count; i++) {
-        Vec weight = v_load(weights + i * LANES);
-        UNROLL for (int r = 0; r < rows; r++) sum[r] = v_fma(weight, v_all(x[i * rows + r]), sum[r]);
-    }
-    UNROLL for (int r = 0; r < rows; r++) v_store(sums + r * LANES, sum[r]);
-}
-
-static void decoded(const Matrix *w, const float *packed, int64_t rows, int64_t panel, float *sums) {
-    float weights[STRIDE * LANES] __attribute__((aligned(64)));
-    int64_t tiles = tiles_of(rows);
-    memset(sums, 0, sizeof(float) * rows * LANES);
-    for (int64_t k = 0; k < w->inputs; k += STRIDE) {
-        int64_t count = w->inputs - k < STRIDE ? w->inputs - k : STRIDE;
-        decode(w, panel, k, count, weights);
-        for (int64_t t = 0; t < tiles; t++) {
-            TileRows own = tile_rows(rows, tiles, t);
-            const float *x = packed + own.begin * w->inputs + k * own.size;
-            switch (own.size) {
-#define CASE(rows) case rows: tile_of(rows, weights, count, x, sums + own.begin * LANES); break;
-                TILES(CASE)
-#undef CASE
-            }
-        }
     }
 }
 
@@ -218,19 +226,25 @@ static void finish_row(const Finish *f, int64_t outputs, int64_t row, int64_t pa
     v_put(f->out + row * f->stride + first, count, y);
 }
 
-static void product(const Matrix *w, const float *packed, int64_t rows, int64_t first, int64_t last,
+/* Where a tile's rows begin that has so many before it. */
+INLINE Packed behind(Packed x, int64_t rows, int64_t inputs) {
+    x.plain += rows * inputs, x.pairs += rows * inputs / 2;
+    x.scale += rows * inputs / UNIT, x.sum += rows * inputs / UNIT;
+    return x;
+}
+
+static void product(const Matrix *w, const Packed *x, int64_t rows, int64_t first, int64_t last,
                     const Finish *finish) {
     float sums[MOST_PANELS * MOST_ROWS * LANES] __attribute__((aligned(64)));
     int64_t tiles = tiles_of(rows);
-    int together = rows <= MOST_FUSED ? PANELS_FOR((rows + tiles - 1) / tiles) : 1;
+    int together = PANELS_FOR((rows + tiles - 1) / tiles);
     for (int64_t panel = first; panel < last; panel += together) {
         int panels = (int)(last - panel < together ? last - panel : together);
-        for (int64_t t = 0; rows <= MOST_FUSED && t < tiles; t++) {
+        for (int64_t t = 0; t < tiles; t++) {
             TileRows own = tile_rows(rows, tiles, t);
-            fused(w, (int)own.size, panel, panels, packed + own.begin * w->inputs, sums + own.begin * LANES,
-                  rows * LANES);
+            tile(w, (int)own.size, panels, panel, behind(*x, own.begin, w->inputs), sums + own.begin * LANES,
+                 rows * LANES);
         }
-        if (rows > MOST_FUSED) decoded(w, packed, rows, panel, sums);
         for (int p = 0; p < panels; p++)
             for (int64_t r = 0; r < rows; r++)
                 finish_row(finish, w->outputs, r, panel + p, sums + (p * rows + r) * LANES);

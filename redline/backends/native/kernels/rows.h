@@ -15,18 +15,52 @@ static float scale_down(const float *x, int64_t width, float eps) {
     return 1 / sqrtf(v_sum(squares) / (float)width + eps);
 }
 
-/* Rows (rows, inputs) for `product`, inputs [from, to) of them: packed[tile][input][row of the tile], with zeros
-   for inputs that there are not. With `norm`, rows are RMS-normed and weighted on the way. */
-static void pack(const float *x, int64_t rows, int64_t inputs, const float *norm, float eps, int64_t from,
-                 int64_t to, float *packed) {
+/* 32 inputs as whole numbers times a power of two: the largest has 15 bits, and smaller ones are rounded to its
+   last bit. pairs[16][stride]. What is below 2^-112 counts as nothing; what is no finite number makes the scale
+   none, and so every result. */
+static void pack_unit(const float *x, int64_t stride, int32_t *pairs, float *scale, float *sum) {
+    uint32_t bits[UNIT], most = 0;
+    int32_t whole[UNIT], total = 0;
+    memcpy(bits, x, sizeof bits);
+    for (int i = 0; i < UNIT; i++) most = (bits[i] & 0x7fffffff) > most ? bits[i] & 0x7fffffff : most;
+    uint32_t exponent = most >> 23, finite = exponent < 255, some = exponent > 14;
+    float raised = some ? float_of((268 - exponent) << 23) : 0;
+    *scale = !finite ? NAN : some ? float_of((exponent - 14) << 23) : 0;
+    for (int i = 0; i < UNIT; i++) {
+        float rounded = x[i] * raised + 0x1.8p23f; /* to a whole number, which is then in the lowest bits */
+        memcpy(bits + i, &rounded, sizeof rounded);
+        whole[i] = finite ? (int32_t)(bits[i] - 0x4b400000) : 0;
+        whole[i] = whole[i] > 32767 ? 32767 : whole[i] < -32767 ? -32767 : whole[i];
+        total += whole[i];
+    }
+    for (int i = 0; i < UNIT; i += STEP)
+        for (int j = 0; j < STEP / 2; j++)
+            pairs[(i / 2 + j) * stride] =
+                (int32_t)(((uint32_t)whole[i + j] & 0xffff) | (uint32_t)whole[i + j + 4] << 16);
+    *sum = (float)total * *scale;
+}
+
+/* Rows for `product`; see Variant. */
+static void pack(const float *x, int64_t rows, int64_t inputs, const float *norm, float eps, int64_t first,
+                 int64_t last, int what, const Packed *packed) {
     int64_t whole = up(inputs, UNIT), tiles = tiles_of(rows);
     for (int64_t t = 0; t < tiles; t++) {
         TileRows own = tile_rows(rows, tiles, t);
+        Packed place = behind(*packed, own.begin, whole);
         for (int64_t r = 0; r < own.size; r++) {
             const float *row = x + (own.begin + r) * inputs;
-            float *place = packed + own.begin * whole + r, scale = norm ? scale_down(row, inputs, eps) : 1;
-            for (int64_t k = from; k < to; k++)
-                place[k * own.size] = k >= inputs ? 0 : norm ? row[k] * scale * norm[k] : row[k];
+            float scale = norm ? scale_down(row, inputs, eps) : 1;
+            for (int64_t unit = first; unit < last; unit++) {
+                float v[UNIT];
+                int64_t from = unit * UNIT, at = unit * own.size + r;
+                int64_t count = inputs - from < UNIT ? inputs - from : UNIT;
+                memset(v, 0, sizeof v);
+                memcpy(v, row + from, sizeof(float) * count);
+                for (int64_t k = 0; norm && k < count; k++) v[k] = v[k] * scale * norm[from + k];
+                for (int k = 0; what & PLAIN_ROWS && k < UNIT; k++) place.plain[(from + k) * own.size + r] = v[k];
+                if (what & WHOLE_ROWS)
+                    pack_unit(v, own.size, place.pairs + from / 2 * own.size + r, place.scale + at, place.sum + at);
+            }
         }
     }
 }

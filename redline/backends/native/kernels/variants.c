@@ -3,7 +3,7 @@
 #include "variants.h"
 
 #if defined(__x86_64__)
-extern const Variant redline_avx512, redline_avx2;
+extern const Variant redline_avx512_vnni, redline_avx512, redline_avx2_vnni, redline_avx2;
 #elif defined(__aarch64__)
 extern const Variant redline_neon;
 #endif
@@ -11,7 +11,11 @@ extern const Variant redline_portable;
 
 static const Variant *const VARIANTS[] = {
 #if defined(__x86_64__)
-    &redline_avx512, &redline_avx2,
+    &redline_avx512_vnni, &redline_avx512,
+#ifdef HAS_AVX_VNNI
+    &redline_avx2_vnni,
+#endif
+    &redline_avx2,
 #elif defined(__aarch64__)
     &redline_neon,
 #endif
@@ -58,7 +62,7 @@ int redline_rows(int variant, const Matrix *w, const int64_t *outputs, int64_t c
     float unit[UNIT * LANES];
     for (int64_t n = 0; n < count; n++)
         for (int64_t k = 0; k < w->inputs; k += UNIT) {
-            v->decode(&padded, outputs[n] / LANES, k, UNIT, unit);
+            v->decode(&padded, outputs[n] / LANES, k / UNIT, unit);
             for (int64_t i = 0; i < UNIT && k + i < w->inputs; i++)
                 out[n * w->inputs + k + i] = unit[i * LANES + outputs[n] % LANES];
         }

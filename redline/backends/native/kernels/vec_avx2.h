@@ -3,7 +3,7 @@
 #include <immintrin.h>
 
 typedef struct { __m256 a, b; } Vec;
-typedef struct { __m256i a, b; } Words;
+typedef struct { __m256i a, b; } Ints; /* of 32 bits, or pairs of 16 */
 
 static inline Vec v_zero(void) { return (Vec){_mm256_setzero_ps(), _mm256_setzero_ps()}; }
 static inline Vec v_all(float x) { return (Vec){_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
@@ -44,10 +44,34 @@ static inline float v_sum(Vec x) {
     f = _mm_add_ps(f, _mm_movehl_ps(f, f));
     return _mm_cvtss_f32(_mm_add_ss(f, _mm_shuffle_ps(f, f, 1)));
 }
-static inline Words w_load(const void *p) {
-    return (Words){_mm256_loadu_si256(p), _mm256_loadu_si256((const __m256i *)p + 1)};
+static inline Ints i_all(int32_t x) { return (Ints){_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
+static inline Ints i_zero(void) { return i_all(0); }
+static inline Ints i_load(const void *p) {
+    return (Ints){_mm256_loadu_si256(p), _mm256_loadu_si256((const __m256i *)p + 1)};
 }
-static inline __m256 nibble_eight(__m256i w, int at) {
-    return _mm256_cvtepi32_ps(_mm256_and_si256(_mm256_srli_epi32(w, 4 * at), _mm256_set1_epi32(15)));
+static inline Ints i_bytes(const void *p) {
+    return (Ints){_mm256_cvtepi8_epi16(_mm_loadu_si128(p)),
+                  _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)p + 1))};
 }
-static inline Vec v_nibble(Words w, int at) { return (Vec){nibble_eight(w.a, at), nibble_eight(w.b, at)}; }
+/* Digits `at` and at + 4 of each word. */
+static inline Ints i_nibbles(Ints w, int at) {
+    __m256i digits = _mm256_set1_epi32(0xf000f);
+    return (Ints){_mm256_and_si256(_mm256_srli_epi32(w.a, 4 * at), digits),
+                  _mm256_and_si256(_mm256_srli_epi32(w.b, 4 * at), digits)};
+}
+static inline Ints i_upper(Ints x) { return (Ints){_mm256_srai_epi32(x.a, 16), _mm256_srai_epi32(x.b, 16)}; }
+static inline Ints i_lower(Ints x) {
+    return i_upper((Ints){_mm256_slli_epi32(x.a, 16), _mm256_slli_epi32(x.b, 16)});
+}
+static inline __m256i dot_eight(__m256i sum, __m256i x, __m256i y) {
+#ifdef VNNI
+    return _mm256_dpwssd_avx_epi32(sum, x, y);
+#else
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(x, y));
+#endif
+}
+/* Of each pair the two products, added to the sum. */
+static inline Ints i_dot(Ints sum, Ints x, Ints y) {
+    return (Ints){dot_eight(sum.a, x.a, y.a), dot_eight(sum.b, x.b, y.b)};
+}
+static inline Vec v_int(Ints x) { return (Vec){_mm256_cvtepi32_ps(x.a), _mm256_cvtepi32_ps(x.b)}; }

@@ -3,7 +3,7 @@
 #include <immintrin.h>
 
 typedef __m512 Vec;
-typedef __m512i Words;
+typedef __m512i Ints; /* of 32 bits, or pairs of 16 */
 
 static inline Vec v_zero(void) { return _mm512_setzero_ps(); }
 static inline Vec v_all(float x) { return _mm512_set1_ps(x); }
@@ -37,8 +37,22 @@ static inline float v_sum(Vec a) {
     f = _mm_add_ps(f, _mm_movehl_ps(f, f));
     return _mm_cvtss_f32(_mm_add_ss(f, _mm_shuffle_ps(f, f, 1)));
 }
-static inline Words w_load(const void *p) { return _mm512_loadu_si512(p); }
-static inline Vec v_nibble(Words w, int at) { /* the instruction reads only the lowest four bits of a word */
-    const __m512 digits = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    return _mm512_permutexvar_ps(_mm512_srli_epi32(w, 4 * at), digits);
+static inline Ints i_zero(void) { return _mm512_setzero_si512(); }
+static inline Ints i_all(int32_t x) { return _mm512_set1_epi32(x); }
+static inline Ints i_load(const void *p) { return _mm512_loadu_si512(p); }
+static inline Ints i_bytes(const void *p) { return _mm512_cvtepi8_epi16(_mm256_loadu_si256(p)); }
+/* Digits `at` and at + 4 of each word. */
+static inline Ints i_nibbles(Ints w, int at) {
+    return _mm512_and_si512(_mm512_srli_epi32(w, 4 * at), _mm512_set1_epi32(0xf000f));
 }
+static inline Ints i_lower(Ints a) { return _mm512_srai_epi32(_mm512_slli_epi32(a, 16), 16); }
+static inline Ints i_upper(Ints a) { return _mm512_srai_epi32(a, 16); }
+/* Of each pair the two products, added to the sum. */
+static inline Ints i_dot(Ints sum, Ints a, Ints b) {
+#ifdef VNNI
+    return _mm512_dpwssd_epi32(sum, a, b);
+#else
+    return _mm512_add_epi32(sum, _mm512_madd_epi16(a, b));
+#endif
+}
+static inline Vec v_int(Ints a) { return _mm512_cvtepi32_ps(a); }

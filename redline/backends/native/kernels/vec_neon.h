@@ -3,7 +3,7 @@
 #include <arm_neon.h>
 
 typedef struct { float32x4_t v[4]; } Vec;
-typedef struct { uint32x4_t v[4]; } Words;
+typedef struct { int32x4_t v[4]; } Ints; /* of 32 bits, or pairs of 16 */
 
 #define EACH(expression)        \
     Vec r;                      \
@@ -51,14 +51,32 @@ static inline float v_sum(Vec a) {
     float32x2_t g = vadd_f32(vget_low_f32(f), vget_high_f32(f));
     return vget_lane_f32(g, 0) + vget_lane_f32(g, 1);
 }
-static inline Words w_load(const void *p) {
-    Words r;
-    for (int i = 0; i < 4; i++)
-        r.v[i] = vld1q_u32((const uint32_t *)p + 4 * i);
-    return r;
-}
-static inline Vec v_nibble(Words w, int at) {
+static inline Vec v_int(Ints a) { EACH(vcvtq_f32_s32(a.v[i])); }
+#undef EACH
+
+#define EACH(expression)        \
+    Ints r;                     \
+    for (int i = 0; i < 4; i++) \
+        r.v[i] = (expression);  \
+    return r
+
+static inline Ints i_all(int32_t x) { EACH(vdupq_n_s32(x)); }
+static inline Ints i_zero(void) { return i_all(0); }
+static inline Ints i_load(const void *p) { EACH(vld1q_s32((const int32_t *)p + 4 * i)); }
+static inline Ints i_bytes(const void *p) { EACH(vreinterpretq_s32_s16(vmovl_s8(vld1_s8((const int8_t *)p + 8 * i)))); }
+/* Digits `at` and at + 4 of each word. */
+static inline Ints i_nibbles(Ints w, int at) {
     int32x4_t down = vdupq_n_s32(-4 * at);
-    EACH(vcvtq_f32_u32(vandq_u32(vshlq_u32(w.v[i], down), vdupq_n_u32(15))));
+    EACH(vandq_s32(vreinterpretq_s32_u32(vshlq_u32(vreinterpretq_u32_s32(w.v[i]), down)), vdupq_n_s32(0xf000f)));
+}
+static inline Ints i_lower(Ints a) { EACH(vshrq_n_s32(vshlq_n_s32(a.v[i], 16), 16)); }
+static inline Ints i_upper(Ints a) { EACH(vshrq_n_s32(a.v[i], 16)); }
+static inline int32x4_t dot_four(int32x4_t sum, int16x8_t a, int16x8_t b) {
+    int32x4_t low = vmull_s16(vget_low_s16(a), vget_low_s16(b)), high = vmull_high_s16(a, b);
+    return vaddq_s32(sum, vpaddq_s32(low, high));
+}
+/* Of each pair the two products, added to the sum. */
+static inline Ints i_dot(Ints sum, Ints a, Ints b) {
+    EACH(dot_four(sum.v[i], vreinterpretq_s16_s32(a.v[i]), vreinterpretq_s16_s32(b.v[i])));
 }
 #undef EACH
