@@ -106,7 +106,7 @@ class Budget:
     Attributes:
         depth: Longest chain of guesses.
         nodes: Guesses in all.
-        confidence: A drafter that knows its own probability stops below this one.
+        confidence: A drafter that knows its probabilities stops when that of all its guesses is below this.
     """
 
     depth: int

@@ -74,6 +74,7 @@ class Guess:
     unread: list[int]
     tokens: list[int] = field(default_factory=list)
     dists: list[Dist] = field(default_factory=list)
+    trust: float = 1.0
 
 
 class ModelDrafter:
@@ -184,12 +185,8 @@ class ModelDrafter:
         return Guess(scene, text, depth, list(tokens[keep:]))
 
     def _grow(self, guess: Guess, logits: NDArray[np.float32]) -> None:
-        """Draw one more guess, or end the draft where the model does not trust itself."""
+        """Draw one more guess, the last one if the model does not trust in all of them."""
         guess.text.read += guess.unread
-        threshold = guess.scene.budget.confidence
-        if threshold > 0 and top_probability(logits) < threshold:
-            guess.depth = len(guess.tokens)
-            return
         sampling = self._sampling or guess.scene.sampling
         if sampling.bias:
             sampling = replace(sampling, bias={i: b for i, b in sampling.bias.items() if i < self._width})
@@ -199,7 +196,10 @@ class ModelDrafter:
         guess.tokens.append(token)
         guess.dists.append(q)
         guess.unread = [token]
-        if token in self._backend.tokenizer.ends:  # nothing follows the end of an answer
+        if guess.scene.budget.confidence > 0:
+            guess.trust *= top_probability(logits)
+        # Nothing follows the end of an answer.
+        if guess.trust < guess.scene.budget.confidence or token in self._backend.tokenizer.ends:
             guess.depth = len(guess.tokens)
 
 

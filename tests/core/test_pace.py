@@ -49,7 +49,7 @@ def test_streak_learns_nothing_from_a_step_without_guesses():
 
 
 def test_confidence_is_a_fixed_depth_with_a_threshold():
-    assert Confidence(6).budget() == Budget(6, 6, 0.4)
+    assert Confidence(6).budget() == Budget(6, 6, 0.65)
     assert Confidence(6, 0.7).budget() == Budget(6, 6, 0.7)
 
 

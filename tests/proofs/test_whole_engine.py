@@ -12,12 +12,13 @@ from proof import CAUGHT, EXACT, WAYS, Coupled, distance, table, tree
 
 from redline.backends.toy import ToyCache
 from redline.core.dist import Dist
-from redline.core.pace import Fixed
+from redline.core.pace import Confidence, Fixed
 from redline.core.ports import Chunk
 from redline.core.sampling import Sampling, distribution
 from redline.core.stop import Ending, Limits
 from redline.core.types import Draft, History
 from redline.core.verify import RULES, Block, Greedy, Matching, Rejection, Tree
+from redline.drafters import ModelDrafter
 from redline.engine import Engine, generate
 from redline.engine import live as live_module
 from redline.testing import ToyBackend, ToyTokenizer, outcomes
@@ -65,14 +66,15 @@ def target(**options):
     return ToyBackend(3, seed=5, spread=3.0, tokenizer=ToyTokenizer.letters(3, ends=[2]), **options)
 
 
-def emitted(drafter, rule, sampling, limits, depth):
-    """The law of (tokens, reason) that the engine writes."""
+def emitted(drafter, rule, sampling, limits, pace, lengths=None):
+    """The law of (tokens, reason) that the engine writes; `lengths` takes those of its drafts."""
 
     def run(noise):
         shared = Coupled(noise)
-        pace = lambda: Fixed(depth, nodes=8)  # noqa: E731
-        engine = Engine(target(), drafter, rule=rule, pace=pace, noise=lambda seed: shared)
+        engine = Engine(target(), drafter, rule=rule, pace=lambda: pace, noise=lambda seed: shared)
         result = generate(engine, PROMPT, sampling, limits, seed=0)
+        if lengths is not None:
+            lengths.update(len(step.proposed) for step in result.steps)
         return result.tokens, result.finish
 
     return outcomes(run)
@@ -101,7 +103,8 @@ def plain(sampling, limits):
 
 def engine_error(parents, way, rule, sampling, limits, words=3):
     drafter = Sampler(parents, way, words)
-    return distance(emitted(drafter, rule, sampling, limits, drafter.draw.depth), plain(sampling, limits))
+    pace = Fixed(drafter.draw.depth, nodes=8)
+    return distance(emitted(drafter, rule, sampling, limits, pace), plain(sampling, limits))
 
 
 WARM = Sampling(temperature=1.0)
@@ -159,6 +162,17 @@ def test_longer_texts_of_two_words(rule, depth):
     limits, two = Limits(max_tokens=4, stop_tokens=NO_END), Sampling(temperature=1, top_k=2)
     parents = range(-1, depth - 1)
     assert engine_error(parents, "with replacement", rule, two, limits, words=2) < EXACT
+
+
+@rules(EXACT_RULES)
+def test_drafts_that_end_where_the_model_doubts(rule):
+    """How long a draft gets hangs on what it guessed."""
+    small = ToyBackend(3, seed=7, spread=3.0, tokenizer=ToyTokenizer.letters(3, ends=[]))
+    drafter, lengths = ModelDrafter(small, target()), set()
+    two, limits = Sampling(temperature=1, top_k=2), Limits(max_tokens=4, stop_tokens=NO_END)
+    law = emitted(drafter, rule, two, limits, Confidence(3, 0.3), lengths)
+    assert lengths >= {1, 2, 3}
+    assert distance(law, plain(two, limits)) < EXACT
 
 
 @rules([rule for rule in EXACT_RULES if rule.trees])
