@@ -10,8 +10,7 @@
 #include "vec_avx2.h"
 
 #define MOST_TILE 4
-#define TILES(X) X(1) X(2) X(3) X(4)
-#define PANELS_FOR(rows) ((rows) <= 1 ? 2 : 1)
+#define TILES(X, with) X(1, with) X(2, with) X(3, with) X(4, with)
 #ifndef UNROLL
 #define UNROLL _Pragma("GCC unroll 16")
 #endif

@@ -10,8 +10,7 @@
 #include "vec_avx512.h"
 
 #define MOST_TILE 12
-#define TILES(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12)
-#define PANELS_FOR(rows) ((rows) <= 4 ? 4 : (rows) <= 8 ? 2 : 1)
+#define TILES(X, with) X(1, with) X(2, with) X(3, with) X(4, with) X(5, with) X(6, with) X(7, with) X(8, with) X(9, with) X(10, with) X(11, with) X(12, with)
 #ifndef UNROLL
 #define UNROLL _Pragma("GCC unroll 16")
 #endif

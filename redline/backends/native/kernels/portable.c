@@ -3,8 +3,7 @@
 #include "vec_portable.h"
 
 #define MOST_TILE 4
-#define TILES(X) X(1) X(2) X(3) X(4)
-#define PANELS_FOR(rows) 1
+#define TILES(X, with) X(1, with) X(2, with) X(3, with) X(4, with)
 #ifndef UNROLL
 #define UNROLL
 #endif

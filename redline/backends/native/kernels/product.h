@@ -1,14 +1,12 @@
 /* Rows times a matrix, for one kind of vector. A variant's file defines the vectors and these, and includes this.
-   MOST_TILE    most rows of a tile; TILES lists all sizes
-   PANELS_FOR   panels side by side in a tile of so many rows
+   MOST_TILE    most rows of a tile; TILES(X, with) is X(size, with) for all sizes
    See kernels.h for the order of every sum. */
 
 #include "curves.h"
 
 enum {
-    MOST_PANELS = 4, /* of a tile */
-    STEP = 8,        /* inputs of a loop's body, a word of half bytes */
-    AHEAD = 2048     /* bytes of codes that are asked for before they are wanted */
+    STEP = 8,    /* inputs of a loop's body, a word of half bytes */
+    AHEAD = 8192 /* bytes of codes that are asked for before they are wanted */
 };
 
 #define EACH_KIND(X) EACH_PLAIN(X) EACH_WHOLE(X)
@@ -112,105 +110,70 @@ INLINE void ask_for(const uint8_t *codes, int bytes) {
     UNROLL for (int at = 0; at < bytes; at += 64) __builtin_prefetch(codes + AHEAD + at);
 }
 
-/* A tile: what is decoded of some panels stays in registers while the rows are multiplied with it.
-   sums[panel][row][16] = all inputs' weights times x. */
-INLINE void plain_tile(Kind kind, int rows, int panels, const Matrix *w, int64_t panel, Packed x,
-                       float *restrict sums, int64_t sums_panel) {
-    int64_t codes_bytes = redline_codes_bytes(kind, w->inputs);
+/* A tile: what is decoded of a panel stays in registers while the rows are multiplied with it.
+   sums[row][16] = all inputs' weights times x. */
+INLINE void plain_tile(Kind kind, int rows, const Matrix *w, int64_t panel, Packed x, float *restrict sums) {
     int bytes = STEP * LANES * code_bits(kind) / 8;
-    const uint8_t *codes = w->codes + panel * codes_bytes;
+    const uint8_t *codes = w->codes + panel * redline_codes_bytes(kind, w->inputs);
     const float *restrict inputs = x.plain;
-    Vec sum[MOST_PANELS][MOST_TILE];
-    UNROLL for (int p = 0; p < panels; p++)
-        UNROLL for (int r = 0; r < rows; r++) sum[p][r] = v_zero();
+    Vec sum[MOST_TILE];
+    UNROLL for (int r = 0; r < rows; r++) sum[r] = v_zero();
     for (int64_t k = 0; k < w->inputs; k += STEP, codes += bytes, inputs += STEP * rows) {
-        UNROLL for (int p = 0; p < panels; p++) ask_for(codes + p * codes_bytes, bytes);
+        ask_for(codes, bytes);
         UNROLL for (int i = 0; i < STEP; i++) {
-            Vec weight[MOST_PANELS];
-            UNROLL for (int p = 0; p < panels; p++) weight[p] = plain_of(kind, codes + p * codes_bytes, i);
-            UNROLL for (int r = 0; r < rows; r++) {
-                Vec xr = v_all(inputs[i * rows + r]);
-                UNROLL for (int p = 0; p < panels; p++) sum[p][r] = v_fma(weight[p], xr, sum[p][r]);
-            }
+            Vec weight = plain_of(kind, codes, i);
+            UNROLL for (int r = 0; r < rows; r++) sum[r] = v_fma(weight, v_all(inputs[i * rows + r]), sum[r]);
         }
     }
-    UNROLL for (int p = 0; p < panels; p++)
-        UNROLL for (int r = 0; r < rows; r++) v_store(sums + p * sums_panel + r * LANES, sum[p][r]);
+    UNROLL for (int r = 0; r < rows; r++) v_store(sums + r * LANES, sum[r]);
 }
 
-INLINE void whole_tile(Kind kind, int rows, int panels, const Matrix *w, int64_t panel, Packed x,
-                       float *restrict sums, int64_t sums_panel) {
-    int64_t codes_bytes = redline_codes_bytes(kind, w->inputs);
-    int64_t scales_bytes = redline_scales_bytes(kind, w->inputs);
+INLINE void whole_tile(Kind kind, int rows, const Matrix *w, int64_t panel, Packed x, float *restrict sums) {
     int bytes = STEP * LANES * code_bits(kind) / 8, span = kind == I8_SUPER16 ? 16 : UNIT;
-    const uint8_t *codes = w->codes + panel * codes_bytes, *scales = w->scales + panel * scales_bytes;
+    const uint8_t *codes = w->codes + panel * redline_codes_bytes(kind, w->inputs);
+    const uint8_t *scales = w->scales + panel * redline_scales_bytes(kind, w->inputs);
     const int32_t *restrict pairs = x.pairs;
-    Vec sum[MOST_PANELS][MOST_TILE];
-    UNROLL for (int p = 0; p < panels; p++)
-        UNROLL for (int r = 0; r < rows; r++) sum[p][r] = v_zero();
+    Vec sum[MOST_TILE];
+    UNROLL for (int r = 0; r < rows; r++) sum[r] = v_zero();
     for (int64_t k = 0; k < w->inputs; k += span) {
-        Ints dot[MOST_PANELS][MOST_TILE];
-        UNROLL for (int p = 0; p < panels; p++)
-            UNROLL for (int r = 0; r < rows; r++) dot[p][r] = i_zero();
+        Ints dot[MOST_TILE];
+        UNROLL for (int r = 0; r < rows; r++) dot[r] = i_zero();
         for (int step = 0; step < span; step += STEP, codes += bytes, pairs += STEP / 2 * rows) {
-            UNROLL for (int p = 0; p < panels; p++) ask_for(codes + p * codes_bytes, bytes);
+            ask_for(codes, bytes);
             UNROLL for (int i = 0; i < STEP / 2; i++) {
-                Ints pair[MOST_PANELS];
-                UNROLL for (int p = 0; p < panels; p++) pair[p] = pair_of(kind, codes + p * codes_bytes, i);
-                UNROLL for (int r = 0; r < rows; r++) {
-                    Ints xr = i_all(pairs[i * rows + r]);
-                    UNROLL for (int p = 0; p < panels; p++) dot[p][r] = i_dot(dot[p][r], pair[p], xr);
-                }
+                Ints pair = pair_of(kind, codes, i);
+                UNROLL for (int r = 0; r < rows; r++) dot[r] = i_dot(dot[r], pair, i_all(pairs[i * rows + r]));
             }
         }
-        UNROLL for (int p = 0; p < panels; p++) {
-            Scale s = scale_of(kind, scales + p * scales_bytes, k / 16);
-            UNROLL for (int r = 0; r < rows; r++) {
-                int64_t at = k / UNIT * rows + r;
-                Vec scale = v_mul(s.scale, v_all(x.scale[at]));
-                sum[p][r] = v_fma(v_int(dot[p][r]), scale, sum[p][r]);
-                if (has_offset(kind)) sum[p][r] = v_fma(s.offset, v_all(x.sum[at]), sum[p][r]);
-            }
+        Scale s = scale_of(kind, scales, k / 16);
+        UNROLL for (int r = 0; r < rows; r++) {
+            int64_t at = k / UNIT * rows + r;
+            sum[r] = v_fma(v_int(dot[r]), v_mul(s.scale, v_all(x.scale[at])), sum[r]);
+            if (has_offset(kind)) sum[r] = v_fma(s.offset, v_all(x.sum[at]), sum[r]);
         }
     }
-    UNROLL for (int p = 0; p < panels; p++)
-        UNROLL for (int r = 0; r < rows; r++) v_store(sums + p * sums_panel + r * LANES, sum[p][r]);
+    UNROLL for (int r = 0; r < rows; r++) v_store(sums + r * LANES, sum[r]);
 }
 
-INLINE void tile_of(Kind kind, int rows, int panels, const Matrix *w, int64_t panel, Packed x, float *sums,
-                    int64_t sums_panel) {
-    if (rows_for(kind) == PLAIN_ROWS) plain_tile(kind, rows, panels, w, panel, x, sums, sums_panel);
-    else whole_tile(kind, rows, panels, w, panel, x, sums, sums_panel);
-}
-
-INLINE void tile_kind(Kind kind, int rows, int panels, const Matrix *w, int64_t panel, Packed x, float *sums,
-                      int64_t sums_panel) {
-    switch (rows) {
-#define CASE(rows)                                                                         \
-    case rows:                                                                             \
-        if (panels == PANELS_FOR(rows))                                                    \
-            tile_of(kind, rows, PANELS_FOR(rows), w, panel, x, sums, sums_panel);          \
-        else                                                                               \
-            for (int p = 0; p < panels; p++)                                               \
-                tile_of(kind, rows, 1, w, panel + p, x, sums + p * sums_panel, sums_panel); \
-        break;
-        TILES(CASE)
-#undef CASE
-    }
+INLINE void tile_of(Kind kind, int rows, const Matrix *w, int64_t panel, Packed x, float *sums) {
+    if (rows_for(kind) == PLAIN_ROWS) plain_tile(kind, rows, w, panel, x, sums);
+    else whole_tile(kind, rows, w, panel, x, sums);
 }
 
 /* One function a kind: a compiler takes long for all of them in one. */
-#define TILE_KIND(kind)                                                                                        \
-    static __attribute__((noinline)) void tile_##kind(int rows, int panels, const Matrix *w, int64_t panel,    \
-                                                      Packed x, float *sums, int64_t sums_panel) {             \
-        tile_kind(kind, rows, panels, w, panel, x, sums, sums_panel);                                          \
+#define TILE_KIND(kind)                                                                                         \
+    static __attribute__((noinline)) void tile_##kind(int rows, const Matrix *w, int64_t panel, Packed x,       \
+                                                      float *sums) {                                            \
+        switch (rows) { TILES(TILE_CASE, kind) }                                                                \
     }
+#define TILE_CASE(rows, kind) case rows: tile_of(kind, rows, w, panel, x, sums); break;
 EACH_KIND(TILE_KIND)
+#undef TILE_CASE
 #undef TILE_KIND
 
-static void tile(const Matrix *w, int rows, int panels, int64_t panel, Packed x, float *sums, int64_t sums_panel) {
+static void tile(const Matrix *w, int rows, int64_t panel, Packed x, float *sums) {
     switch (w->kind) {
-#define CASE(kind) case kind: tile_##kind(rows, panels, w, panel, x, sums, sums_panel); break;
+#define CASE(kind) case kind: tile_##kind(rows, w, panel, x, sums); break;
         EACH_KIND(CASE)
 #undef CASE
     }
@@ -235,18 +198,13 @@ INLINE Packed behind(Packed x, int64_t rows, int64_t inputs) {
 
 static void product(const Matrix *w, const Packed *x, int64_t rows, int64_t first, int64_t last,
                     const Finish *finish) {
-    float sums[MOST_PANELS * MOST_ROWS * LANES] __attribute__((aligned(64)));
+    float sums[MOST_ROWS * LANES] __attribute__((aligned(64)));
     int64_t tiles = tiles_of(rows);
-    int together = PANELS_FOR((rows + tiles - 1) / tiles);
-    for (int64_t panel = first; panel < last; panel += together) {
-        int panels = (int)(last - panel < together ? last - panel : together);
+    for (int64_t panel = first; panel < last; panel++) {
         for (int64_t t = 0; t < tiles; t++) {
             TileRows own = tile_rows(rows, tiles, t);
-            tile(w, (int)own.size, panels, panel, behind(*x, own.begin, w->inputs), sums + own.begin * LANES,
-                 rows * LANES);
+            tile(w, (int)own.size, panel, behind(*x, own.begin, w->inputs), sums + own.begin * LANES);
         }
-        for (int p = 0; p < panels; p++)
-            for (int64_t r = 0; r < rows; r++)
-                finish_row(finish, w->outputs, r, panel + p, sums + (p * rows + r) * LANES);
+        for (int64_t r = 0; r < rows; r++) finish_row(finish, w->outputs, r, panel, sums + r * LANES);
     }
 }
