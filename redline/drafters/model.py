@@ -205,4 +205,4 @@ class ModelDrafter:
 
 def top_probability(logits: NDArray[np.float32]) -> float:
     """How probable the model finds its own favourite at temperature 1, whatever the sampling."""
-    return 1 / float(np.exp(logits - logits.max(), dtype=np.float64).sum())
+    return 1 / float(np.exp(logits - logits.max()).sum(dtype=np.float64))
