@@ -35,8 +35,8 @@ class Opening(TypedDict, total=False):
         device: "cpu", "cuda" or "cuda:1", for native and transformers; CUDA where there is
             one, when left out.
         precision: What weights are held in: "float32", "bfloat16" or "float16", for native and transformers;
-            float32 on a CPU and bfloat16 on CUDA when left out. "file" is a GGUF file's own numbers, which is
-            all that llama.cpp does, and what native does on a CPU with redline's kernels.
+            bfloat16 on CUDA when left out, and float32 on a CPU. "file" is a GGUF file's own numbers: all
+            that llama.cpp does, and what native does on a CPU when left out, with redline's kernels.
         threads: CPU threads, at most one a core, which is also what is used when left out.
         context: Fewer positions than the model has.
         gpu_layers: For llama.cpp, layers to keep on a GPU.
@@ -58,8 +58,9 @@ def open(source: str | Path, role: Role = "target", **how: Unpack[Opening]) -> B
     """Open a model.
 
     With no backend named, a target runs on the native engine where that knows the architecture, else a GGUF
-    file on llama.cpp and a folder on transformers. A draft that is a GGUF file runs on llama.cpp where that
-    is installed, in the file's own few bits. What could not be had as it should be is logged to "redline".
+    file on llama.cpp and a folder on transformers. Where the native engine can hold a GGUF file only in
+    float32, a draft runs on llama.cpp if that is installed. What could not be had as it should be is logged
+    to "redline".
 
     Args:
         source: A `.gguf` file, a model folder with `config.json` and safetensors, or, for the backend
@@ -84,7 +85,7 @@ def open(source: str | Path, role: Role = "target", **how: Unpack[Opening]) -> B
             raise unknown("backend", name, (*BACKENDS, "auto"))
         return _OPENERS[name](source if name == "transformers" else _existing(source), role, how)
     path = _existing(source)
-    return _first(candidates(path, role), path, role, how)
+    return _first(candidates(path, role, how), path, role, how)
 
 
 def check_names(how: Opening) -> None:
@@ -97,11 +98,15 @@ def check_names(how: Opening) -> None:
         raise TypeError(f"There is no option {name!r} for opening a model.")
 
 
-def candidates(path: Path, role: Role) -> tuple[str, ...]:
+def candidates(path: Path, role: Role, how: Opening) -> tuple[str, ...]:
     """The backends that may run a model, the preferred one first."""
+    from redline.backends import native
+
     if path.is_dir():
         return ("native", "transformers")
-    return ("llamacpp", "native") if role == "draft" else ("native", "llamacpp")
+    if role == "draft" and not native.is_fast(how.get("device")):
+        return ("llamacpp", "native")
+    return ("native", "llamacpp")
 
 
 def _first(names: tuple[str, ...], path: Path, role: Role, how: Opening) -> Backend:

@@ -36,7 +36,7 @@ def fastest(path: Path, role: backends.Role, how: backends.Opening) -> Backend:
     refusals: list[UnsupportedModel | OptionError | NoRoom] = []
     found: list[tuple[float, str]] = []
     try:
-        for name in backends.candidates(path, role):
+        for name in backends.candidates(path, role, how):
             options = how.copy()
             options["backend"] = name
             try:

@@ -50,10 +50,10 @@ def load(
         depth: Where the pace starts; 0 decodes plainly. See `redline.core.pace.DEPTHS`.
         draft_sampling: How a draft model draws; as the target does when left out.
         draft_backend: As `backend`, for a draft model.
-        draft_precision: What a draft model's GGUF file is converted to before it runs on llama.cpp, once,
-            into the cache; "file" for what it is. When left out, a file that is mostly in 5 bits runs in
-            q4_0, since llama.cpp is slow with those: a draft's numbers change how often it is right, and
-            no text.
+        draft_precision: What llama.cpp converts a draft model's GGUF file to before it runs, once, into the
+            cache; "file" for what it is. When left out, a file that is mostly in 5 bits runs in q4_0 if
+            llama.cpp is installed, since every engine is slow with those: a draft's numbers change how
+            often it is right, and no text.
         strict: Use only passes that give a row the bits of a one-row pass; see `backends.strict`.
         keep: See `Engine`. A strict target that is not row-invariant keeps none: what a cache was read in
             would show.
@@ -133,13 +133,15 @@ def _open_draft(source: str | Path, backend: str | None, precision: str | None, 
     if backend != "transformers":
         how.pop("trust_remote_code", None)  # said of the target
     file = source if isinstance(source, Path) and source.is_file() else None
-    llama = file is not None and backend in (None, "llamacpp") and is_installed()
-    if precision not in (None, "file") and not llama:
+    if file:
+        how.pop("precision", None)  # said of the target
+    converts = file is not None and backend != "transformers" and is_installed()
+    if precision not in (None, "file") and not converts:
         raise OptionError(
-            f"Only a GGUF file on llama.cpp can be drafted with in {precision}.",
-            "Leave the draft precision out, or use a GGUF file and the backend llamacpp.",
+            f"The draft cannot be had in {precision}: llama.cpp converts GGUF files, where it is installed.",
+            "Leave the draft precision out.",
         )
-    return backends.open(_in_precision(file, precision) if file and llama else source, "draft", **how)
+    return backends.open(_in_precision(file, precision) if file and converts else source, "draft", **how)
 
 
 def _in_precision(file: Path, precision: str | None) -> Path:

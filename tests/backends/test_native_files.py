@@ -256,13 +256,9 @@ def test_a_missing_cuda_is_named(good):
 def test_options_are_honoured(good):
     threads = torch.get_num_threads()
     try:
-        backend = backends.open(good, threads=1, context=100)
+        backend = backends.open(good, threads=1, context=100, device="cpu")
         assert torch.get_num_threads() == 1
-        assert (backend.traits.context, backend.traits.device, backend.traits.dtype) == (
-            100,
-            "cpu",
-            "float32",
-        )
+        assert (backend.traits.context, backend.traits.device) == (100, "cpu")
         assert backends.open(good, precision="float32").traits.dtype == "float32"
         half = backends.open(good, precision="bfloat16")
         assert half.traits.dtype == "bfloat16"
@@ -277,11 +273,33 @@ def no_kernels(monkeypatch):
     monkeypatch.setattr(kernels.c, "is_built", lambda: False)
 
 
-def test_without_kernels_that_is_said(good, no_kernels):
-    with pytest.raises(OptionError, match="kernels are not here") as caught:
+def test_without_kernels_that_is_said(good, no_kernels, caplog):
+    with pytest.raises(OptionError, match="Only redline's kernels keep") as caught:
         backends.open(good, precision="file")
     assert "C compiler" in caught.value.hint
-    assert backends.open(good).traits.dtype == "float32"
+    assert not caplog.messages
+    assert backends.open(good, device="cpu").traits.dtype == "float32"
+    (said,) = caplog.messages
+    assert said.startswith("Weights are held in float32")
+    assert "C compiler" in said
+
+
+@pytest.mark.parametrize(("variant", "said"), [("none", "REDLINE_KERNELS is none."), ("portable", None)])
+def test_the_environment_chooses_the_kernels(good, variant, said, monkeypatch, caplog):
+    if variant == "portable" and not kernels.c.is_built():
+        pytest.skip("the kernels were not built: no C compiler")
+    monkeypatch.setenv(kernels.VARIANT, variant)
+    assert (backends.open(good, device="cpu").attention == "kernels") == (said is None)
+    assert [said in message for message in caplog.messages] == ([] if said is None else [True])
+
+
+def test_a_processor_with_neither_avx2_nor_neon_is_better_off_with_floats(good, monkeypatch, caplog):
+    only = [each for each in kernels.variants() if each[1] == "portable"]
+    monkeypatch.setattr(kernels, "variants", lambda: iter(only))
+    backend = backends.open(good, device="cpu")
+    assert backend.traits.dtype == "float32"
+    assert "neither AVX2 nor NEON" in caplog.text
+    assert backends.open(good, precision="file").attention == "kernels"
 
 
 @pytest.mark.skipif(kernels.find() is None, reason="the kernels were not built: no C compiler")

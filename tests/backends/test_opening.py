@@ -7,6 +7,7 @@ import pytest
 
 from redline import backends
 from redline.backends import auto
+from redline.backends.native import kernels
 from redline.core.errors import ModelError, NoRoom, NotInstalled, OptionError, UnknownName, UnsupportedModel
 from redline.testing import ToyBackend
 
@@ -34,17 +35,20 @@ def openers(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("file", "role", "engine"),
+    ("file", "role", "lacking", "engine"),
     [
-        ("m.gguf", "target", "native"),
-        ("m.gguf", "draft", "llamacpp"),
-        ("folder", "target", "native"),
-        ("folder", "draft", "native"),
+        ("m.gguf", "target", "", "native"),
+        ("m.gguf", "draft", "", "native"),
+        ("m.gguf", "target", "They are slow.", "native"),
+        ("m.gguf", "draft", "They are slow.", "llamacpp"),
+        ("folder", "target", "", "native"),
+        ("folder", "draft", "", "native"),
     ],
 )
-def test_file_and_role_choose_the_engine(openers, file, role, engine):
+def test_file_role_and_kernels_choose_the_engine(openers, monkeypatch, file, role, lacking, engine):
+    monkeypatch.setattr(kernels, "lacking", lambda: lacking)
     _, _, place = openers
-    assert backends.open(place / file, role, threads=2).name == engine
+    assert backends.open(place / file, role, threads=2, device="cpu").name == engine
 
 
 @pytest.mark.parametrize(("file", "other"), [("m.gguf", "llamacpp"), ("folder", "transformers")])
@@ -56,11 +60,12 @@ def test_what_native_does_not_know_goes_elsewhere_and_that_is_said(openers, capl
     assert f"{file} runs on {other}: It is a rwkv model." in caplog.text
 
 
-def test_a_draft_without_llamacpp_runs_natively_and_says_how_to_get_it(openers, caplog):
+def test_a_draft_without_kernels_and_llamacpp_says_how_to_get_it(openers, monkeypatch, caplog):
+    monkeypatch.setattr(kernels, "lacking", lambda: "They are slow.")
     _, broken, place = openers
     broken["llamacpp"] = NotInstalled("llama.cpp is not installed here.", "pip install 'redline[llama]'")
     with caplog.at_level(logging.INFO, "redline"):
-        assert backends.open(place / "m.gguf", "draft").name == "native"
+        assert backends.open(place / "m.gguf", "draft", device="cpu").name == "native"
     assert "pip install 'redline[llama]'" in caplog.text
 
 

@@ -172,7 +172,8 @@ def test_a_gguf_draft_that_reads_slowly_is_converted_unless_told_otherwise(
     assert "Converting slow.gguf to q4_0 for drafting, once" in caplog.text
     assert drafted(slow, draft_precision="file") == "slow.gguf"
     assert drafted(slow, draft_precision="q8_0") == "slow-q8_0"
-    assert drafted(slow, draft_backend="native") == "slow.gguf"
+    assert drafted(slow, draft_backend="native") == "slow-q4_0"
+    assert drafted(slow, draft_backend="transformers") == "slow.gguf"
     assert drafted(fast) == "fast.gguf"
     assert drafted(fast, draft_precision="q4_0") == "fast-q4_0"
     monkeypatch.setattr("redline.backends.llamacpp.is_installed", lambda: False)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import logging
 from pathlib import Path
 
 import torch
@@ -33,7 +34,7 @@ from redline.core.errors import OptionError
 
 __all__ = ["NativeBackend", "load"]
 
-_BUILD = "They are built with redline where there is a C compiler: install one, then redline again."
+_log = logging.getLogger("redline")
 
 
 def load(
@@ -47,7 +48,12 @@ def load(
     """Load a GGUF file or a folder of safetensors; see `redline.backends.open`."""
     set_threads(threads)
     place = find_device(device)
-    numbers = _kernels(precision, place, path)
+    numbers = _kernels(precision) if place.type == "cpu" and path.is_file() else None
+    if precision == "file" and numbers is None:
+        raise OptionError(
+            f"{path.name} on {place} has no numbers of its own to keep.",
+            "Leave the precision out; a GGUF file on a CPU has.",
+        )
     kind = torch.float32 if numbers else find_dtype(precision, place)
     held = str(kind).removeprefix("torch.")
     model: Model | CodedModel
@@ -66,22 +72,25 @@ def load(
     return NativeBackend(path.stem if path.is_file() else path.name, model, tokenizer, place, held)
 
 
-def _kernels(precision: str | None, device: torch.device, path: Path) -> Kernels | None:
-    """The kernels that hold a file's own numbers, where those are wanted and can be had.
+def is_fast(device: str | None) -> bool:
+    """Whether a GGUF file is read at a device's full speed: on a GPU, or in its few bits by the kernels."""
+    return find_device(device).type != "cpu" or not kernels.lacking()
+
+
+def _kernels(precision: str | None) -> Kernels | None:
+    """What holds a file's own numbers on a CPU; None where floats are asked for, or are the better choice.
 
     Raises:
-        OptionError: They were asked for, and cannot.
+        OptionError: A file's numbers are asked for, and there are no kernels.
     """
-    if precision != "file":
+    if precision not in (None, "file"):
         return None
-    if device.type != "cpu" or not path.is_file():
-        raise OptionError(
-            f"{path.name} on {device} has no numbers of its own to keep.",
-            "Leave the precision out; a GGUF file on a CPU has.",
-        )
-    numbers = kernels.find()
+    numbers, lacking = kernels.find(), kernels.lacking()
+    if precision is None and lacking:
+        _log.warning("Weights are held in float32: slower, and four bytes each. %s", lacking)
+        return None
     if numbers is None:
-        raise OptionError("redline's kernels are not here, so a file's numbers cannot be kept.", _BUILD)
+        raise OptionError("Only redline's kernels keep a file's own numbers, and there are none.", lacking)
     return numbers
 
 

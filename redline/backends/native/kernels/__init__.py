@@ -162,7 +162,7 @@ class Kernels:
 
 
 def find() -> Kernels | None:
-    """The kernels in the fastest variant that this processor runs; None where they were not built.
+    """The kernels in the fastest variant that this processor runs; None where there are none, see `lacking`.
 
     Raises:
         OptionError: The environment names a variant that is not there.
@@ -176,6 +176,22 @@ def find() -> Kernels | None:
             return Kernels(at, name)
     here = ", ".join(name for _, name in found)
     raise OptionError(f"{VARIANT} is {asked!r}.", f"This processor runs {here}; or use none.")
+
+
+def lacking() -> str:
+    """Why kernels are not what is fastest here, and what to do; empty where they are.
+
+    Raises:
+        OptionError: The environment names a variant that is not there.
+    """
+    asked, numbers = os.environ.get(VARIANT), find()
+    if asked == "none":
+        return f"{VARIANT} is none."
+    if numbers is None:
+        return "Redline's kernels were not built: install a C compiler, then redline again."
+    if numbers.name == "portable" and asked != "portable":
+        return "This processor has neither AVX2 nor NEON, and redline's kernels in plain C are slow."
+    return ""
 
 
 def variants() -> Iterator[tuple[int, str, bool]]:
