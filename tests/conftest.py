@@ -25,3 +25,13 @@ def smollm2(smollm2_path):
     backend = backends.open(smollm2_path)
     yield backend
     backend.close()
+
+
+@pytest.fixture(scope="session")
+def smollm2_in_floats(smollm2_path):
+    """The same with float32 weights, computed by torch."""
+    from redline import backends
+
+    backend = backends.open(smollm2_path, device="cpu", precision="float32")
+    yield backend
+    backend.close()

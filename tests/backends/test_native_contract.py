@@ -39,11 +39,6 @@ def opened_files(tmp_path_factory):
     return get
 
 
-@pytest.fixture(scope="module")
-def smollm2_in_kernels(smollm2_path):
-    return backends.open(smollm2_path, precision="file")
-
-
 class TestTiny(BackendContract):
     chunk_sizes = (1, 2, 3, 5, 8, 16, 24)
 
@@ -95,17 +90,20 @@ class TestTinyInTheKernels(BackendContract):
 class TestSmolLM2(BackendContract):
     chunk_sizes = (2, 3, 5, 8, 16, 24)
 
-    @pytest.fixture
-    def backend(self, smollm2):
-        return smollm2
+    @pytest.fixture(params=["smollm2", "smollm2_in_floats"])
+    def backend(self, request):
+        return request.getfixturevalue(request.param)
 
-    def test_long_caches_keep_their_bits(self, smollm2):
-        tokens = self.tokens(smollm2, 1600, seed=3)
+    def test_it_is_row_invariant(self, backend):
+        assert backend.traits.row_invariant
+
+    def test_long_caches_keep_their_bits(self, backend):
+        tokens = self.tokens(backend, 1600, seed=3)
         caches = []
         for size in (1600, 96, 37):
-            cache = smollm2.open()
+            cache = backend.open()
             for i in range(0, 1560, size):
-                smollm2.extend([Chunk(cache, tokens[i : min(i + size, 1560)], "none")])
+                backend.extend([Chunk(cache, tokens[i : min(i + size, 1560)], "none")])
             caches.append(cache)
         ways = ([1] * 40, [40], [3, 13, 24])
         rows = []
@@ -113,26 +111,11 @@ class TestSmolLM2(BackendContract):
             found = []
             for size in sizes:
                 at = cache.length
-                found.append(smollm2.extend([Chunk(cache, tokens[at : at + size])])[0])
+                found.append(backend.extend([Chunk(cache, tokens[at : at + size])])[0])
             rows.append(np.concatenate(found))
             assert torch.equal(cache.store[:, :, :, :1600], caches[0].store[:, :, :, :1600])
         np.testing.assert_array_equal(rows[0], rows[1])
         np.testing.assert_array_equal(rows[0], rows[2])
-
-
-@pytest.mark.model
-@pytest.mark.skipif(kernels.find() is None, reason="the kernels were not built: no C compiler")
-class TestSmolLM2InTheKernels(BackendContract):
-    """The file's own four bits."""
-
-    chunk_sizes = (2, 3, 5, 8, 16, 24)
-
-    @pytest.fixture
-    def backend(self, smollm2_in_kernels):
-        return smollm2_in_kernels
-
-    def test_it_is_row_invariant(self, backend):
-        assert (backend.traits.dtype, backend.traits.row_invariant) == ("Q4_1", True)
 
 
 def test_any_history_equals_reading_from_scratch(opened):
