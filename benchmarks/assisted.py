@@ -41,7 +41,7 @@ def main() -> None:
     warnings.filterwarnings("ignore")
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    drafted = load(args.model, args.draft, keep=0)
+    drafted = load(args.model, args.draft, precision="float32", keep=0)  # as transformers reads the file
     plain = Engine(drafted.target, keep=0)
     model, assistant = theirs(models.find(args.model)), theirs(models.find(args.draft))
     limits = Limits(args.tokens, stop_tokens=frozenset())

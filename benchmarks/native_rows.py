@@ -107,13 +107,13 @@ def main() -> None:
     parser.add_argument("--prompt", type=int, default=300, help="tokens in the cache")
     parser.add_argument("--rounds", type=int, default=25)
     parser.add_argument("--threads", type=int)
-    parser.add_argument("--dtype", help="of the weights, as in redline --dtype")
+    parser.add_argument("--precision", default="float32", help="as in redline --precision")
     parser.add_argument("--no-transformers", action="store_true")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
 
     begin = time.perf_counter()
-    backend = backends.open(options.model, threads=options.threads, dtype=options.dtype)
+    backend = backends.open(options.model, threads=options.threads, precision=options.precision)
     load_s = time.perf_counter() - begin
     assert isinstance(backend, NativeBackend)
     prompt = [(i * 7919 + 11) % backend.tokenizer.size for i in range(options.prompt)]

@@ -29,11 +29,22 @@ static float *floats(int64_t count) { /* of exactly this size, and at an address
 static const int TYPES[] = {0, 1, 2, 3, 6, 7, 8, 12, 13, 14, 30};
 enum { TYPE_COUNT = sizeof TYPES / sizeof *TYPES };
 
+/* Any bytes, but no infinities: in floats, or in the halves of a block's scale and offset. */
+static void fill(int type, uint8_t *raw, int64_t bytes) {
+    static const int BLOCK[] = {[2] = 18, [3] = 20, [6] = 22, [7] = 24, [8] = 34, [12] = 144, [13] = 176, [14] = 210};
+    int whole = type >= 2 && type <= 14, first = type == 14 ? 208 : 0;
+    int halves = type == 3 || type == 7 || type == 12 || type == 13 ? 2 : 1;
+    for (int64_t i = 0; i < bytes; i++) {
+        int in_half = whole && i % BLOCK[type] >= first && i % BLOCK[type] < first + 2 * halves;
+        raw[i] = (uint8_t)draw(256) & (whole && !in_half ? 0xff : 0xbb);
+    }
+}
+
 static Matrix matrix(int type, int64_t outputs, int64_t inputs, uint8_t **own) {
     int64_t bytes = redline_row_bytes(type, inputs) * outputs, panels = up(outputs, LANES) / LANES;
     int32_t kind = redline_kind(type);
     uint8_t *raw = malloc(bytes);
-    for (int64_t i = 0; i < bytes; i++) raw[i] = (uint8_t)draw(256) & 0x3b; /* no infinities in any float */
+    fill(type, raw, bytes);
     own[0] = calloc(1, panels * redline_codes_bytes(kind, inputs));
     own[1] = calloc(1, panels * redline_scales_bytes(kind, inputs) + 1);
     redline_pack(type, raw, outputs, inputs, 0, panels, own[0], own[1]);
@@ -52,24 +63,28 @@ int main(void) {
         Layers w = {2, {matrix(type, sizes[0], inputs, own[0]), matrix(type, sizes[1], inputs, own[1])}, NULL};
         int64_t outputs = sizes[0] + sizes[1];
         float *x = floats(rows * inputs), *bias = floats(outputs), *other = floats(rows * outputs);
-        float *out = floats(rows * outputs), *first = NULL, *row = floats(inputs), *norm = floats(inputs);
+        float *out = floats(rows * outputs), *first = NULL, *norm = floats(inputs);
+        float *row = floats(inputs), *first_row = floats(inputs);
+        int64_t which = (int64_t)draw(sizes[1]);
         w.bias = bias;
         int runs;
         for (int v = 0; redline_variant(v, &runs); v++) {
             if (!runs) continue;
             int threads = 1 + (int)draw(8);
             if (redline_linear(v, &w, x, rows, round % 3 ? NULL : norm, 1e-5f, round % 4, other, out, threads)) return 2;
-            int64_t which = (int64_t)draw(sizes[1]);
             if (redline_rows(v, &w.parts[1], &which, 1, row)) return 3;
-            if (!first) first = memcpy(floats(rows * outputs), out, sizeof(float) * rows * outputs);
-            if (memcmp(first, out, sizeof(float) * rows * outputs)) {
+            if (!first) {
+                first = memcpy(floats(rows * outputs), out, sizeof(float) * rows * outputs);
+                memcpy(first_row, row, sizeof(float) * inputs);
+            }
+            if (memcmp(first, out, sizeof(float) * rows * outputs) || memcmp(first_row, row, sizeof(float) * inputs)) {
                 fprintf(stderr, "%s differs: type %d, %d rows\n", redline_variant(v, &runs), type, (int)rows);
                 return 1;
             }
             shapes++;
         }
         for (int p = 0; p < 2; p++) free(own[p][0]), free(own[p][1]);
-        free(x), free(bias), free(other), free(out), free(first), free(row), free(norm);
+        free(x), free(bias), free(other), free(out), free(first), free(row), free(first_row), free(norm);
     }
     printf("%d shapes\n", shapes);
     return 0;
