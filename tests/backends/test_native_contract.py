@@ -1,5 +1,7 @@
 """The native engine keeps the contract of backends bit for bit, for all architectures and a real model."""
 
+import itertools
+
 import hypothesis
 import numpy as np
 import pytest
@@ -116,6 +118,33 @@ class TestSmolLM2(BackendContract):
             assert torch.equal(cache.store[:, :, :, :1600], caches[0].store[:, :, :, :1600])
         np.testing.assert_array_equal(rows[0], rows[1])
         np.testing.assert_array_equal(rows[0], rows[2])
+
+
+@pytest.mark.skipif(kernels.find() is None, reason="the kernels were not built: no C compiler")
+@pytest.mark.parametrize("shape", ["qwen3", "qwen2"])
+def test_all_variants_and_threads_give_a_model_the_same_bits(shape, tmp_path, monkeypatch):
+    """Attention and what else lies between the products, for chains, trees, and two texts in a pass."""
+    file = save_gguf(make_reference(shape), tmp_path / "tiny.gguf")
+    tokens = [(i * 37 + 5) % 200 for i in range(60)]
+    parents = [-1, 0, 0, 2, 1, 4, -1, 6]
+    found = []
+    threads = torch.get_num_threads()
+    try:
+        for (_, name, runs), count in itertools.product(kernels.variants(), (1, 2, 5)):
+            if not runs:
+                continue
+            monkeypatch.setenv(kernels.VARIANT, name)
+            backend = backends.open(file, precision="file", context=192)
+            torch.set_num_threads(count)
+            one, two = backend.open(), backend.open()
+            backend.extend([Chunk(one, tokens[:33])])
+            chunks = [Chunk(one, tokens[:8], "all", parents), Chunk(two, tokens[20:45])]
+            rows = [*backend.extend(chunks), *backend.extend([Chunk(two, tokens[:3])])]
+            found.append((name, count, np.concatenate(rows)))
+    finally:
+        torch.set_num_threads(threads)
+    for name, count, rows in found[1:]:
+        np.testing.assert_array_equal(rows, found[0][2], err_msg=f"{name}, {count} threads")
 
 
 def test_any_history_equals_reading_from_scratch(opened):

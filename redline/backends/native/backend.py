@@ -66,9 +66,10 @@ class NativeBackend:
         return self._alive().way
 
     def open(self) -> NativeCache:
-        config = self._alive().config
-        shape = (2, config.layers, config.kv_heads, spanned(1), config.head_dim)
-        return NativeCache(self, torch.zeros(shape, dtype=self._dtype, device=self._device))
+        model = self._alive()
+        config, block = model.config, model.key_block
+        shape = (2, config.layers, config.kv_heads, spanned(1), -(-config.head_dim // block) * block)
+        return NativeCache(self, torch.zeros(shape, dtype=self._dtype, device=self._device), block)
 
     @torch.inference_mode()
     def extend(self, chunks: Sequence[Chunk]) -> list[NDArray[np.float32]]:

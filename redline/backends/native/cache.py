@@ -18,15 +18,20 @@ if TYPE_CHECKING:
 class NativeCache(Slots):
     """Keys and values in slots, in the order in which their tokens were read. Implements `ports.Cache`.
 
+    Args:
+        store: Keys and values, (2, layers, kv_heads, capacity, width).
+        block: Keys lie in blocks of so many slots, (capacity / block, width, block).
+
     Attributes:
-        store: Keys and values, (2, layers, kv_heads, capacity, head_dim); None when closed.
+        store: The same, grown; None when closed.
     """
 
     backend: NativeBackend
 
-    def __init__(self, backend: NativeBackend, store: Tensor) -> None:
+    def __init__(self, backend: NativeBackend, store: Tensor, block: int) -> None:
         super().__init__(backend)
         self.store: Tensor | None = store
+        self._block = block
 
     def reserve(self, length: int) -> Tensor:
         """The store, with room for `length` slots; it grows to twice its size at a time.
@@ -39,7 +44,8 @@ class NativeCache(Slots):
             shape = list(self.store.shape)
             shape[3] = spanned(max(length, min(2 * capacity, self.backend.traits.context)))
             grown = torch.zeros(shape, dtype=self.store.dtype, device=self.store.device)
-            grown[:, :, :, : self.length] = self.store[:, :, :, : self.length]
+            kept = -(-self.length // self._block) * self._block
+            grown[:, :, :, :kept] = self.store[:, :, :, :kept]
             self.store = grown
         return self.store
 
@@ -47,7 +53,13 @@ class NativeCache(Slots):
     def keep(self, length: int, path: Sequence[int]) -> None:
         if path:
             assert self.store is not None
-            self.store[:, :, :, length : length + len(path)] = self.store[:, :, :, list(path)]
+            keys, values = self.store
+            old, new = torch.tensor(path), torch.arange(length, length + len(path))
+            values[:, :, new] = values[:, :, old]
+            blocks = keys.view(*keys.shape[:2], -1, keys.shape[3], self._block)
+            blocks[:, :, new // self._block, :, new % self._block] = blocks[
+                :, :, old // self._block, :, old % self._block
+            ]
 
     def close(self) -> None:
         super().close()

@@ -34,6 +34,7 @@ class CodedModel:
     way = "kernels"
     dtype = torch.float32
     head_rows = 4
+    key_block = 16
 
     def __init__(
         self,

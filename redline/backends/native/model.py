@@ -99,9 +99,11 @@ class Model:
         dtype: Of rows, keys and values; that of the linear layers' weights may be narrower.
         head_rows: How many rows' logits cost about as much as one row's, where more of them cost more;
             0 where reading the head's weights is all that counts.
+        key_block: Keys lie in blocks of so many slots, and heads are filled up to as many numbers.
     """
 
     head_rows = 0
+    key_block = 1
 
     def __init__(
         self,

@@ -21,5 +21,5 @@ static int runs_here(void) {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c") &&
            HAS_MORE;
 }
-const Variant VARIANT = {NAME, runs_here, decode, product, pack, rotate, attend};
+const Variant VARIANT = {NAME, runs_here, decode, product, pack, rotate, attend, MOST_TILE};
 #endif

@@ -21,5 +21,5 @@ static int runs_here(void) {
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") && HAS_MORE;
 }
-const Variant VARIANT = {NAME, runs_here, decode, product, pack, rotate, attend};
+const Variant VARIANT = {NAME, runs_here, decode, product, pack, rotate, attend, MOST_TILE};
 #endif

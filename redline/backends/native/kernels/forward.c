@@ -19,8 +19,8 @@ typedef struct {
 
 /* One thread's share of a layer's attention: from qkv (rows, heads + 2 kv_heads, width) into caches and `out`. */
 static void see(const Variant *v, const Model *m, const Block *b, int64_t layer, const Row *rows, int64_t count,
-                float *qkv, float *scores, int64_t room, float *out) {
-    int64_t here = omp_get_thread_num(), of = omp_get_num_threads(), width = m->width;
+                float *qkv, float *memory, int64_t room, float *out) {
+    int64_t here = omp_get_thread_num(), of = omp_get_num_threads(), width = m->width, wide = up(width, LANES);
     int64_t turned = m->heads + m->kv_heads, all = turned + m->kv_heads, groups = m->heads / m->kv_heads;
     for (int64_t task = here; task < count * all; task += of) {
         const Row *row = rows + task / all;
@@ -28,20 +28,34 @@ static void see(const Variant *v, const Model *m, const Block *b, int64_t layer,
         float *from = qkv + task * width;
         if (head < turned)
             v->rotate(from, width, row->turn, b->head_norm ? b->head_norm + head * width : NULL, m->eps);
-        if (head >= m->heads) {
-            float *store = head < turned ? row->keys : row->values;
-            memcpy(store + layer * row->layer + kv * row->head + row->slot * width, from, sizeof(float) * width);
-        }
+        int64_t at = layer * row->layer + kv * row->head, lane = row->slot % LANES;
+        if (head >= turned)
+            memcpy(row->values + at + row->slot * wide, from, sizeof(float) * width);
+        else if (head >= m->heads)
+            for (int64_t d = 0; d < width; d++)
+                row->keys[at + (row->slot - lane) * wide + d * LANES + lane] = from[d];
     }
 #pragma omp barrier
-    /* A key/value head's queries together, unless that leaves threads without work. */
-    int64_t each = count * m->kv_heads < 2 * of ? 1 : groups, per_row = m->heads / each;
-    for (int64_t task = here; task < count * per_row; task += of) {
-        const Row *row = rows + task / per_row;
-        int64_t head = task % per_row * each;
-        int64_t at = layer * row->layer + head / groups * row->head;
-        v->attend(row, row->keys + at, row->values + at, qkv + (task / per_row * all + head) * width, (int)each,
-                  width, room, scores + here * groups * room, out + (task / per_row * m->heads + head) * width);
+    int64_t task = 0, last;
+    for (int64_t first = 0; first < count; first = last) { /* the rows of a text */
+        for (last = first; last < count && rows[last].keys == rows[first].keys;) last++;
+        /* A key/value head's queries, as many as fit into a tile, unless that leaves threads without work. */
+        int64_t queries = (last - first) * groups, tiles = (queries + v->tile - 1) / v->tile;
+        int64_t wanted = (of + m->kv_heads - 1) / m->kv_heads;
+        if (tiles < wanted) tiles = wanted < queries ? wanted : queries;
+        for (int64_t n = 0; n < m->kv_heads * tiles; n++) {
+            if (task++ % of != here) continue;
+            int64_t kv = n / tiles, begin = queries * (n % tiles) / tiles, end = queries * (n % tiles + 1) / tiles;
+            int64_t at = layer * rows[first].layer + kv * rows[first].head;
+            Query own[MOST_QUERIES];
+            for (int64_t i = begin; i < end; i++) {
+                int64_t row = first + i / groups, head = kv * groups + i % groups;
+                own[i - begin] = (Query){rows + row, qkv + (row * all + head) * width,
+                                         out + (row * m->heads + head) * width};
+            }
+            v->attend(own, (int)(end - begin), rows[first].keys + at, rows[first].values + at, width, room,
+                      memory + here * attend_floats(v->tile, room, width));
+        }
     }
 }
 
@@ -55,11 +69,13 @@ int redline_forward(int variant, const Model *m, int64_t blocks, const Row *rows
     int64_t heads = (m->heads + 2 * m->kv_heads) * m->width, attended = m->heads * m->width, room = 0;
     int64_t widest = m->inner > m->hidden ? m->inner : m->hidden;
     widest = widest > attended ? widest : attended;
-    for (int64_t r = 0; r < count; r++)
-        if (rows[r].settled + rows[r].nodes > room) room = rows[r].settled + rows[r].nodes;
+    for (int64_t r = 0; r < count; r++) {
+        int64_t end = rows[r].settled + (rows[r].nodes ? rows[r].line[rows[r].nodes - 1] + 1 : 0);
+        room = end > room ? end : room;
+    }
     room = up(room, LANES);
     float *memory = malloc(sizeof(float) * (count * (heads + attended + m->inner) + packed_floats(count, widest) +
-                                            threads * m->heads / m->kv_heads * room));
+                                            threads * attend_floats(v->tile, room, m->width)));
     if (!memory) return 2;
     float *qkv = memory, *seen = qkv + count * heads, *inner = seen + count * attended;
     float *place = inner + count * m->inner, *scores = place + packed_floats(count, widest);

@@ -74,20 +74,36 @@ static inline float float_of(uint32_t bits) {
 }
 static inline int64_t up(int64_t n, int64_t whole) { return (n + whole - 1) / whole * whole; }
 
+/* What attention needs to work in, for `room` slots, a number of whole vectors. */
+static inline int64_t attend_floats(int64_t queries, int64_t room, int64_t width) {
+    int64_t wide = up(width, LANES);
+    return queries * (room + (room > wide ? room : wide));
+}
+
 /* Bytes of one panel. */
 int64_t redline_codes_bytes(int32_t kind, int64_t inputs);
 int64_t redline_scales_bytes(int32_t kind, int64_t inputs);
 
 /* A row of a pass as attention needs it: it sees the slots 0 ... settled - 1 of its text's cache, then those of
-   its line's nodes, counted from `settled`; the last that it sees is its own. */
+   its line's nodes, counted from `settled`; the last that it sees is its own. Caches are matrices too: of a head's
+   keys the slots are the outputs, (capacity / 16, wide, 16), and of its values the inputs, (capacity, wide), where
+   wide is the heads' width in whole vectors. */
 typedef struct {
-    float *keys, *values;    /* of the text's first layer, (kv_heads, capacity, width) */
+    float *keys, *values;    /* of the text's first layer */
     int64_t layer, head;     /* floats from one layer's to the next one's, and from one head's to the next one's */
     int64_t slot;            /* where its own keys and values go */
     int64_t settled, nodes;
     const int32_t *line;     /* (nodes) */
     const float *turn;       /* its position's cosines, then sines with signs, (2, width) */
 } Row;
+
+/* One head's query, (width), and where its result goes. */
+typedef struct {
+    const Row *row;
+    const float *q;
+    float *out;
+} Query;
+enum { MOST_QUERIES = 12 };
 
 /* A processor's way to do it. */
 typedef struct {
@@ -103,8 +119,10 @@ typedef struct {
     void (*pack)(const float *x, int64_t rows, int64_t inputs, const float *norm, float eps, int64_t first,
                  int64_t last, int what, const Packed *packed);
     void (*rotate)(float *head, int64_t width, const float *turn, const float *norm, float eps);
-    void (*attend)(const Row *row, const float *keys, const float *values, const float *q, int heads,
-                   int64_t width, int64_t room, float *scores, float *out);
+    /* At most `tile` queries of one text to one head's keys and values. `memory`: see attend_floats. */
+    void (*attend)(const Query *queries, int count, const float *keys, const float *values, int64_t width,
+                   int64_t room, float *memory);
+    int tile;
 } Variant;
 
 #endif

@@ -12,5 +12,5 @@
 #include "rows.h"
 
 static int runs_here(void) { return 1; }
-const Variant redline_neon = {"neon", runs_here, decode, product, pack, rotate, attend};
+const Variant redline_neon = {"neon", runs_here, decode, product, pack, rotate, attend, MOST_TILE};
 #endif

@@ -11,4 +11,4 @@
 #include "rows.h"
 
 static int runs_here(void) { return 1; }
-const Variant redline_portable = {"portable", runs_here, decode, product, pack, rotate, attend};
+const Variant redline_portable = {"portable", runs_here, decode, product, pack, rotate, attend, MOST_TILE};

@@ -69,12 +69,12 @@ INLINE Scale scale_of(Kind kind, const uint8_t *scales, int64_t at) {
     return (Scale){scale, offset};
 }
 
-/* A panel's weights of input i. */
-INLINE Vec plain_of(Kind kind, const uint8_t *codes, int i) {
+/* A panel's weights of one input. */
+INLINE Vec plain_of(Kind kind, const uint8_t *codes) {
     switch (kind) {
-    case F32: return v_load((const float *)codes + i * LANES);
-    case F16: return v_half(codes + i * 2 * LANES);
-    default: return v_bfloat(codes + i * 2 * LANES);
+    case F32: return v_load((const float *)codes);
+    case F16: return v_half(codes);
+    default: return v_bfloat(codes);
     }
 }
 
@@ -89,7 +89,7 @@ INLINE void decode_kind(Kind kind, const Matrix *w, int64_t panel, int64_t unit,
     const uint8_t *scales = w->scales + panel * redline_scales_bytes(kind, w->inputs);
     for (int k = 0; k < UNIT; k += STEP, codes += bytes, out += STEP * LANES) {
         Scale s = scale_of(kind, scales, unit * 2 + k / 16);
-        for (int i = 0; i < STEP && kind <= BF16; i++) v_store(out + i * LANES, plain_of(kind, codes, i));
+        for (int i = 0; i < STEP && kind <= BF16; i++) v_store(out + i * LANES, plain_of(kind, codes + i * bytes / STEP));
         for (int i = 0; i < STEP / 2 && kind > BF16; i++) {
             Ints pair = pair_of(kind, codes, i);
             v_store(out + i * LANES, v_fma(v_int(i_lower(pair)), s.scale, s.offset));
@@ -106,23 +106,17 @@ static void decode(const Matrix *w, int64_t panel, int64_t unit, float *restrict
     }
 }
 
-INLINE void ask_for(const uint8_t *codes, int bytes) {
-    UNROLL for (int at = 0; at < bytes; at += 64) __builtin_prefetch(codes + AHEAD + at);
-}
-
 /* A tile: what is decoded of a panel stays in registers while the rows are multiplied with it.
-   sums[row][16] = all inputs' weights times x. */
-INLINE void plain_tile(Kind kind, int rows, const Matrix *w, int64_t panel, Packed x, float *restrict sums) {
-    int bytes = STEP * LANES * code_bits(kind) / 8;
-    const uint8_t *codes = w->codes + panel * redline_codes_bytes(kind, w->inputs);
-    const float *restrict inputs = x.plain;
+   sums[row][16] = all inputs' weights, `apart` bytes from each other, times x. */
+INLINE void plain_tile(Kind kind, int rows, const uint8_t *codes, int64_t apart, int64_t inputs,
+                       const float *restrict x, float *restrict sums) {
     Vec sum[MOST_TILE];
     UNROLL for (int r = 0; r < rows; r++) sum[r] = v_zero();
-    for (int64_t k = 0; k < w->inputs; k += STEP, codes += bytes, inputs += STEP * rows) {
-        ask_for(codes, bytes);
+    for (int64_t k = 0; k < inputs; k += STEP, codes += STEP * apart, x += STEP * rows) {
         UNROLL for (int i = 0; i < STEP; i++) {
-            Vec weight = plain_of(kind, codes, i);
-            UNROLL for (int r = 0; r < rows; r++) sum[r] = v_fma(weight, v_all(inputs[i * rows + r]), sum[r]);
+            __builtin_prefetch(codes + AHEAD + i * apart);
+            Vec weight = plain_of(kind, codes + i * apart);
+            UNROLL for (int r = 0; r < rows; r++) sum[r] = v_fma(weight, v_all(x[i * rows + r]), sum[r]);
         }
     }
     UNROLL for (int r = 0; r < rows; r++) v_store(sums + r * LANES, sum[r]);
@@ -139,7 +133,7 @@ INLINE void whole_tile(Kind kind, int rows, const Matrix *w, int64_t panel, Pack
         Ints dot[MOST_TILE];
         UNROLL for (int r = 0; r < rows; r++) dot[r] = i_zero();
         for (int step = 0; step < span; step += STEP, codes += bytes, pairs += STEP / 2 * rows) {
-            ask_for(codes, bytes);
+            UNROLL for (int at = 0; at < bytes; at += 64) __builtin_prefetch(codes + AHEAD + at);
             UNROLL for (int i = 0; i < STEP / 2; i++) {
                 Ints pair = pair_of(kind, codes, i);
                 UNROLL for (int r = 0; r < rows; r++) dot[r] = i_dot(dot[r], pair, i_all(pairs[i * rows + r]));
@@ -156,8 +150,11 @@ INLINE void whole_tile(Kind kind, int rows, const Matrix *w, int64_t panel, Pack
 }
 
 INLINE void tile_of(Kind kind, int rows, const Matrix *w, int64_t panel, Packed x, float *sums) {
-    if (rows_for(kind) == PLAIN_ROWS) plain_tile(kind, rows, w, panel, x, sums);
-    else whole_tile(kind, rows, w, panel, x, sums);
+    const uint8_t *codes = w->codes + panel * redline_codes_bytes(kind, w->inputs);
+    if (rows_for(kind) == PLAIN_ROWS)
+        plain_tile(kind, rows, codes, LANES * code_bits(kind) / 8, w->inputs, x.plain, sums);
+    else
+        whole_tile(kind, rows, w, panel, x, sums);
 }
 
 /* One function a kind: a compiler takes long for all of them in one. */

@@ -79,7 +79,7 @@ static void rotate(float *head, int64_t width, const float *turn, const float *n
     }
 }
 
-/* Where a row's next slot of keys or values lies: settled ones in order, then the nodes of its line. */
+/* Where the values lie of a slot that a row sees: settled ones in order, then the nodes of its line. */
 INLINE const float *slot_of(const Row *row, const float *store, int64_t s, int64_t width) {
     return store + width * (s < row->settled ? s : row->settled + row->line[s - row->settled]);
 }
@@ -98,37 +98,51 @@ static void soften(float *p, int64_t count) {
     for (int64_t s = 0; s < count; s += LANES) v_store(p + s, v_mul(v_load(p + s), share));
 }
 
-/* Some query heads of one row over the slots that it sees, all of one key/value head. q, out: (heads, width);
-   `scores` has heads times `room` floats. */
-static void attend(const Row *row, const float *keys, const float *values, const float *q, int heads, int64_t width,
-                   int64_t room, float *scores, float *out) {
-    enum { VECTORS = 4, WIDE = VECTORS * LANES }; /* of a value, in registers while the slots go by */
-    int64_t seen = row->settled + row->nodes;
-    float shrink = 1 / sqrtf((float)width);
-    for (int64_t s = 0; s < seen; s++) {
-        const float *key = slot_of(row, keys, s, width);
-        for (int h = 0; h < heads; h++) {
-            Vec sum = v_zero();
-            for (int64_t d = 0; d < width; d += LANES)
-                sum = v_fma(v_some(key + d, width - d), v_some(q + h * width + d, width - d), sum);
-            scores[h * room + s] = v_sum(sum) * shrink;
-        }
+/* sums[query][16] = floats, `apart` from each other, times x. */
+static void float_tile(int queries, const float *floats, int64_t apart, int64_t inputs, const float *x, float *sums) {
+    const uint8_t *codes = (const uint8_t *)floats;
+    switch (queries) {
+#define CASE(queries, kind) case queries: plain_tile(kind, queries, codes, apart * 4, inputs, x, sums); break;
+        TILES(CASE, F32)
+#undef CASE
     }
-    for (int h = 0; h < heads; h++) {
-        float *shares = scores + h * room;
-        soften(shares, seen);
-        for (int64_t d = 0; d < width; d += WIDE) {
-            int64_t left = width - d;
-            Vec sum[VECTORS];
-            UNROLL for (int i = 0; i < VECTORS; i++) sum[i] = v_zero();
-            for (int64_t s = 0; s < seen; s++) {
-                const float *value = slot_of(row, values, s, width) + d;
-                Vec share = v_all(shares[s]);
-                UNROLL for (int i = 0; i < VECTORS; i++)
-                    if (left > i * LANES) sum[i] = v_fma(share, v_some(value + i * LANES, left - i * LANES), sum[i]);
-            }
-            UNROLL for (int i = 0; i < VECTORS; i++)
-                if (left > i * LANES) v_put(out + h * width + d + i * LANES, left - i * LANES, sum[i]);
+}
+
+/* Scores are keys times queries, results are values times the scores' shares: both are products with matrices.
+   Slots that not all of the queries see come after the others, one query after the other. */
+static void attend(const Query *queries, int count, const float *keys, const float *values, int64_t width,
+                   int64_t room, float *memory) {
+    int64_t wide = up(width, LANES), all = 0, common = room;
+    float *scores = memory, *packed = memory + count * room, shrink = 1 / sqrtf((float)width);
+    float sums[MOST_TILE * LANES] __attribute__((aligned(64)));
+    for (int n = 0; n < count; n++) {
+        const Row *row = queries[n].row;
+        int64_t end = row->settled + (row->nodes ? row->line[row->nodes - 1] + 1 : 0);
+        all = end > all ? end : all;
+        common = row->settled < common ? row->settled : common;
+        for (int64_t d = 0; d < wide; d++) packed[d * count + n] = d < width ? queries[n].q[d] : 0;
+    }
+    for (int64_t s = 0; s < all; s += LANES) {
+        float_tile(count, keys + s * wide, LANES, wide, packed, sums);
+        for (int n = 0; n < count; n++)
+            v_store(scores + n * room + s, v_mul(v_load(sums + n * LANES), v_all(shrink)));
+    }
+    common -= common % STEP;
+    for (int n = 0; n < count; n++) {
+        const Row *row = queries[n].row;
+        float *own = scores + n * room;
+        for (int64_t i = 0; i < row->nodes; i++) own[row->settled + i] = own[row->settled + row->line[i]];
+        soften(own, row->settled + row->nodes);
+        for (int64_t s = 0; s < common; s++) packed[s * count + n] = own[s];
+    }
+    for (int64_t d = 0; d < width; d += LANES) {
+        float_tile(count, values + d, wide, common, packed, sums);
+        for (int n = 0; n < count; n++) {
+            const Row *row = queries[n].row;
+            Vec sum = v_load(sums + n * LANES);
+            for (int64_t s = common; s < row->settled + row->nodes; s++)
+                sum = v_fma(v_load(slot_of(row, values, s, wide) + d), v_all(scores[n * room + s]), sum);
+            v_put(queries[n].out + d, width - d, sum);
         }
     }
 }
