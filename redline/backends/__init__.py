@@ -100,12 +100,13 @@ def check_names(how: Opening) -> None:
 
 def candidates(path: Path, role: Role, how: Opening) -> tuple[str, ...]:
     """The backends that may run a model, the preferred one first."""
-    from redline.backends import native
-
     if path.is_dir():
         return ("native", "transformers")
-    if role == "draft" and not native.is_fast(how.get("device")):
-        return ("llamacpp", "native")
+    if role == "draft":
+        from redline.backends import native
+
+        if not native.is_fast(how.get("device")):
+            return ("llamacpp", "native")
     return ("native", "llamacpp")
 
 

@@ -189,9 +189,8 @@ def test_rows_of_every_size(name):
     x = torch.randn(6, 256, generator=torch.Generator().manual_seed(0))
     x *= torch.tensor([1.0, 1e30, 1e-30, 3.0, 1.0, 0.0])[:, None]
     x[3, 32:64] *= 1e20
-    x[4, :32] = torch.tensor(
-        [1.99999994, -1.99999994] * 16
-    )  # what they round to has a bit more than there is
+    # What these round to has a bit more than there is.
+    x[4, :32] = torch.tensor([1.99999994, -1.99999994] * 16)
     got = Layer(take(name), matrix)(x).numpy()
     want = rounded(x, Type.Q8_0) @ floats(matrix).T.astype(np.float64)
     size = np.abs(rounded(x, Type.Q8_0)) @ np.abs(floats(matrix)).T.astype(np.float64)

@@ -63,7 +63,7 @@ class Kernels:
     """The library in one of its variants.
 
     Attributes:
-        name: Of the variant: "avx512", "avx2", "neon" or "portable".
+        name: Of the variant; docs/kernels.md lists them.
     """
 
     def __init__(self, variant: int, name: str) -> None:

@@ -35,8 +35,8 @@ typedef enum {
 /* codes: panel after panel; in each, unit after unit of 32 inputs. Halves and floats lie input by input, 16 outputs
    each. Half bytes are four vectors of 16 words, a word holding an output's next 8 inputs, lowest first. Bytes are
    16 vectors of 16 pairs; of 8 inputs, the pairs are those which lie 16 bits apart in a word of half bytes: 0 and
-   4, 1 and 5, 2 and 6, 3 and 7. scales: panel after panel; for SUPER kinds per 256 inputs the halves, then those of its units. Inputs
-   are filled up with zeros to whole units, outputs to whole panels. */
+   4, 1 and 5, 2 and 6, 3 and 7. scales: panel after panel; for SUPER kinds per 256 inputs the halves, then those of
+   its units. Inputs are filled up with zeros to whole units, outputs to whole panels. */
 typedef struct {
     int32_t kind;
     int64_t outputs, inputs;

@@ -9,6 +9,8 @@ enum {
     AHEAD = 8192 /* bytes of codes that are asked for before they are wanted */
 };
 
+_Static_assert(MOST_TILE <= MOST_QUERIES, "a tile of queries must fit");
+
 #define EACH_KIND(X) EACH_PLAIN(X) EACH_WHOLE(X)
 #define EACH_PLAIN(X) X(F32) X(F16) X(BF16)
 #define EACH_WHOLE(X) X(I8_HALF) X(I8_HALF2) X(N4_HALF) X(N4_HALF2) X(N4_SUPER) X(I8_SUPER) X(I8_SUPER16)
@@ -149,29 +151,35 @@ INLINE void whole_tile(Kind kind, int rows, const Matrix *w, int64_t panel, Pack
     UNROLL for (int r = 0; r < rows; r++) v_store(sums + r * LANES, sum[r]);
 }
 
-INLINE void tile_of(Kind kind, int rows, const Matrix *w, int64_t panel, Packed x, float *sums) {
-    const uint8_t *codes = w->codes + panel * redline_codes_bytes(kind, w->inputs);
-    if (rows_for(kind) == PLAIN_ROWS)
-        plain_tile(kind, rows, codes, LANES * code_bits(kind) / 8, w->inputs, x.plain, sums);
-    else
-        whole_tile(kind, rows, w, panel, x, sums);
-}
-
 /* One function a kind: a compiler takes long for all of them in one. */
+#define TILE_KIND(kind)                                                                                         \
+    static __attribute__((noinline)) void tile_##kind(int rows, const uint8_t *codes, int64_t apart,            \
+                                                      int64_t inputs, const float *x, float *sums) {            \
+        switch (rows) { TILES(TILE_CASE, kind) }                                                                \
+    }
+#define TILE_CASE(rows, kind) case rows: plain_tile(kind, rows, codes, apart, inputs, x, sums); break;
+EACH_PLAIN(TILE_KIND)
+#undef TILE_CASE
+#undef TILE_KIND
+
 #define TILE_KIND(kind)                                                                                         \
     static __attribute__((noinline)) void tile_##kind(int rows, const Matrix *w, int64_t panel, Packed x,       \
                                                       float *sums) {                                            \
         switch (rows) { TILES(TILE_CASE, kind) }                                                                \
     }
-#define TILE_CASE(rows, kind) case rows: tile_of(kind, rows, w, panel, x, sums); break;
-EACH_KIND(TILE_KIND)
+#define TILE_CASE(rows, kind) case rows: whole_tile(kind, rows, w, panel, x, sums); break;
+EACH_WHOLE(TILE_KIND)
 #undef TILE_CASE
 #undef TILE_KIND
 
 static void tile(const Matrix *w, int rows, int64_t panel, Packed x, float *sums) {
+    const uint8_t *codes = w->codes + panel * redline_codes_bytes(w->kind, w->inputs);
     switch (w->kind) {
+#define CASE(kind) case kind: tile_##kind(rows, codes, LANES * code_bits(kind) / 8, w->inputs, x.plain, sums); break;
+        EACH_PLAIN(CASE)
+#undef CASE
 #define CASE(kind) case kind: tile_##kind(rows, w, panel, x, sums); break;
-        EACH_KIND(CASE)
+        EACH_WHOLE(CASE)
 #undef CASE
     }
 }

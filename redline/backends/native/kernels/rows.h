@@ -98,16 +98,6 @@ static void soften(float *p, int64_t count) {
     for (int64_t s = 0; s < count; s += LANES) v_store(p + s, v_mul(v_load(p + s), share));
 }
 
-/* sums[query][16] = floats, `apart` from each other, times x. */
-static void float_tile(int queries, const float *floats, int64_t apart, int64_t inputs, const float *x, float *sums) {
-    const uint8_t *codes = (const uint8_t *)floats;
-    switch (queries) {
-#define CASE(queries, kind) case queries: plain_tile(kind, queries, codes, apart * 4, inputs, x, sums); break;
-        TILES(CASE, F32)
-#undef CASE
-    }
-}
-
 /* Scores are keys times queries, results are values times the scores' shares: both are products with matrices.
    Slots that not all of the queries see come after the others, one query after the other. */
 static void attend(const Query *queries, int count, const float *keys, const float *values, int64_t width,
@@ -123,7 +113,7 @@ static void attend(const Query *queries, int count, const float *keys, const flo
         for (int64_t d = 0; d < wide; d++) packed[d * count + n] = d < width ? queries[n].q[d] : 0;
     }
     for (int64_t s = 0; s < all; s += LANES) {
-        float_tile(count, keys + s * wide, LANES, wide, packed, sums);
+        tile_F32(count, (const uint8_t *)(keys + s * wide), LANES * sizeof(float), wide, packed, sums);
         for (int n = 0; n < count; n++)
             v_store(scores + n * room + s, v_mul(v_load(sums + n * LANES), v_all(shrink)));
     }
@@ -136,7 +126,7 @@ static void attend(const Query *queries, int count, const float *keys, const flo
         for (int64_t s = 0; s < common; s++) packed[s * count + n] = own[s];
     }
     for (int64_t d = 0; d < width; d += LANES) {
-        float_tile(count, values + d, wide, common, packed, sums);
+        tile_F32(count, (const uint8_t *)(values + d), wide * sizeof(float), common, packed, sums);
         for (int n = 0; n < count; n++) {
             const Row *row = queries[n].row;
             Vec sum = v_load(sums + n * LANES);
