@@ -180,12 +180,15 @@ class Chunk:
         rows: Which logits are wanted: after every token, after the last one, or none.
         parents: For a tree: each token's parent within the chunk, smaller than its own index, or -1 for
             "follows what the cache already has". Left out, the tokens are a chain.
+        vocabulary: Only the logits of so many tokens, the first ones, will be read: a backend that can save
+            work may give rows that are shorter than usual, but not shorter than this.
     """
 
     cache: Cache
     tokens: Sequence[int]
     rows: Literal["all", "last", "none"] = "all"
     parents: Sequence[int] | None = None
+    vocabulary: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

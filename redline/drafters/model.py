@@ -46,6 +46,13 @@ def check_vocabulary(target: Tokenizer, draft: Tokenizer) -> None:
 
 _log = logging.getLogger("redline")
 
+COMMON = 1 << 16
+"""Tokens to guess from as a rule. Tokenizers number tokens by how common they are, and where a small model
+has a large vocabulary, its head is a quarter of what a guess costs (cf. FR-Spec, arXiv 2502.14856)."""
+
+RECENT, RARE = 64, 6
+"""Guesses are from all tokens where more than so many of a text's last ones are none of the common ones."""
+
 
 @dataclass(slots=True)
 class Text:
@@ -66,12 +73,13 @@ class Text:
 
 @dataclass(slots=True)
 class Guess:
-    """A draft in the making."""
+    """A draft in the making, of tokens below `vocabulary`."""
 
     scene: Scene
     text: Text
     depth: int
     unread: list[int]
+    vocabulary: int = 0
     tokens: list[int] = field(default_factory=list)
     dists: list[Dist] = field(default_factory=list)
     trust: float = 1.0
@@ -134,9 +142,12 @@ class ModelDrafter:
         with self._guarded([scene.key for scene in scenes]):
             guesses = [self._open(scene) for scene in scenes]
             while growing := [guess for guess in guesses if len(guess.tokens) < guess.depth]:
-                chunks = [Chunk(guess.text.cache, guess.unread, "last") for guess in growing]
+                chunks = [
+                    Chunk(guess.text.cache, guess.unread, "last", vocabulary=guess.vocabulary)
+                    for guess in growing
+                ]
                 for guess, rows in zip(growing, self._backend.extend(chunks), strict=True):
-                    self._grow(guess, rows[0, : self._width])
+                    self._grow(guess, rows[0, : guess.vocabulary])
         return [Draft.chain(guess.tokens, self.name, guess.dists) for guess in guesses]
 
     def observe(self, key: int, emitted: Sequence[int], verdict: Verdict) -> None:
@@ -182,14 +193,17 @@ class ModelDrafter:
         keep = text.agreed + min(shared_prefix(text.read[text.agreed :], unread), len(unread) - 1)
         text.cache.rewind(keep)
         text.read, text.agreed = text.read[:keep], keep
-        return Guess(scene, text, depth, list(tokens[keep:]))
+        rare = sum(token >= COMMON for token in tokens[-RECENT:])
+        vocabulary = self._width if rare > RARE else min(self._width, COMMON)
+        return Guess(scene, text, depth, list(tokens[keep:]), vocabulary)
 
     def _grow(self, guess: Guess, logits: NDArray[np.float32]) -> None:
         """Draw one more guess, the last one if the model does not trust in all of them."""
         guess.text.read += guess.unread
         sampling = self._sampling or guess.scene.sampling
         if sampling.bias:
-            sampling = replace(sampling, bias={i: b for i, b in sampling.bias.items() if i < self._width})
+            bias = {token: b for token, b in sampling.bias.items() if token < guess.vocabulary}
+            sampling = replace(sampling, bias=bias)
         history = guess.scene.history
         q = distribution(logits, sampling, history.then(guess.tokens) if sampling.reads_history else history)
         token = guess.scene.chance.pick(q, at=len(guess.tokens))

@@ -63,6 +63,19 @@ class BackendContract:
         self.same(backend, after[0], after[1])
         self.same(backend, after[0], after[2])
 
+    def test_fewer_tokens_are_the_first_ones(self, backend: Backend) -> None:
+        tokens, width = self.tokens(backend, 4), backend.traits.vocab_size
+        expected = self.read(backend, tokens)
+        for asked in (1, width // 2, width, width + 1):
+            (rows,) = backend.extend([Chunk(backend.open(), tokens, vocabulary=asked)])
+            assert rows.shape[0] == 4
+            assert min(asked, width) <= rows.shape[1] <= width
+            self.same(backend, rows, expected[:, : rows.shape[1]])
+        both = [Chunk(backend.open(), tokens, vocabulary=asked) for asked in (1, width // 2)]
+        for chunk, rows in zip(both, backend.extend(both), strict=True):
+            assert rows.shape[1] >= (chunk.vocabulary or 0)
+            self.same(backend, rows, expected[:, : rows.shape[1]])
+
     def test_rows_outlive_the_next_pass(self, backend: Backend) -> None:
         cache, tokens = backend.open(), self.tokens(backend, 6)
         rows = backend.extend([Chunk(cache, tokens[:3])])[0]

@@ -70,7 +70,7 @@ class TestTinyInTheKernels(BackendContract):
     def test_rows_behind_a_refused_guess_are_not_computed(self, backend, monkeypatch):
         model, computed = backend._model, []
         logits = type(model).logits
-        monkeypatch.setattr(model, "logits", lambda x: computed.append(len(x)) or logits(model, x))
+        monkeypatch.setattr(model, "logits", lambda x, *_: computed.append(len(x)) or logits(model, x))
         tokens, parents = self.tokens(backend, 20), [-1, 0, *[1] * 9, 2, 11, 12, *range(13, 19)]
 
         def asking(rows, parents=None, texts=1):
@@ -86,6 +86,10 @@ class TestTinyInTheKernels(BackendContract):
         assert asking([0, 1, 2, 11], parents) == [4]
         assert asking([0, 1, 5], parents) == [4, 1]  # a second child that has none
         assert asking([0], texts=2) == [40]  # which read the head's weights once
+
+    def test_tokens_that_nobody_reads_are_not_computed(self, backend):
+        chunk = Chunk(backend.open(), self.tokens(backend, 4), vocabulary=100)
+        assert backend.extend([chunk])[0].shape == (4, 100)
 
 
 @pytest.mark.model

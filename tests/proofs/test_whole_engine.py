@@ -19,6 +19,7 @@ from redline.core.stop import Ending, Limits
 from redline.core.types import Draft, History
 from redline.core.verify import RULES, Block, Greedy, Matching, Rejection, Tree
 from redline.drafters import ModelDrafter
+from redline.drafters import model as model_module
 from redline.engine import Engine, generate
 from redline.engine import live as live_module
 from redline.testing import ToyBackend, ToyTokenizer, outcomes
@@ -173,6 +174,26 @@ def test_drafts_that_end_where_the_model_doubts(rule):
     law = emitted(drafter, rule, two, limits, Confidence(3, 0.3), lengths)
     assert lengths >= {1, 2, 3}
     assert distance(law, plain(two, limits)) < EXACT
+
+
+@rules(EXACT_RULES)
+def test_drafts_of_common_tokens(rule, monkeypatch):
+    """Some guesses can be any token, and some only one that is not rare."""
+    monkeypatch.setattr(model_module, "COMMON", 2)
+    monkeypatch.setattr(model_module, "RECENT", 2)
+    monkeypatch.setattr(model_module, "RARE", 0)
+    small = ToyBackend(3, seed=7, spread=1.0, tokenizer=ToyTokenizer.letters(3, ends=[]))
+    extend, asked = small.extend, set()
+
+    def spy(chunks):
+        asked.update(chunk.vocabulary for chunk in chunks if chunk.rows != "none")
+        return extend(chunks)
+
+    monkeypatch.setattr(small, "extend", spy)
+    limits = Limits(max_tokens=4, stop_tokens=NO_END)
+    law = emitted(ModelDrafter(small, target()), rule, WARM, limits, Fixed(2))
+    assert asked == {2, 3}
+    assert distance(law, plain(WARM, limits)) < EXACT
 
 
 @rules([rule for rule in EXACT_RULES if rule.trees])

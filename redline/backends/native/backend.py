@@ -80,11 +80,12 @@ class NativeBackend:
             assert isinstance(chunk.cache, NativeCache)
             chunk.cache.reserve(chunk.cache.length + len(chunk.tokens))
         parts: list[list[NDArray[np.float32]]] = [[] for _ in chunks]
+        vocabulary = max(chunk.vocabulary or self.traits.vocab_size for chunk in chunks)
         for piece in pieces(chunks, growths, model.config.groups):
             x = model.forward(piece)
             if not piece.wanted:
                 continue
-            rows, at = model.logits(x).float().cpu().numpy(), 0
+            rows, at = model.logits(x, vocabulary).float().cpu().numpy(), 0
             for part in piece.parts:
                 count = sum(part.rows[0] <= row < part.rows[1] for row in piece.wanted)
                 parts[part.chunk].append(rows[at : at + count])

@@ -47,8 +47,9 @@ class CodedModel:
         rotary: Rotary,
     ) -> None:
         self.config = config
-        self._kernels, self._embedding, self._norm, self._head = kernels, embedding, norm, head
+        self._kernels, self._embedding, self._norm = kernels, embedding, norm
         self._rotary, self._blocks = rotary, blocks
+        self._heads = {config.vocab: head}
         self._struct = c.Model(
             hidden=config.hidden,
             heads=config.heads,
@@ -76,9 +77,12 @@ class CodedModel:
         del kept  # until here C reads them
         return x if piece.wanted == list(range(len(x))) else x[piece.wanted]
 
-    def logits(self, x: Tensor) -> Tensor:
-        """The head; see `model.Model.logits`."""
-        return self._kernels.linear(self._head, x, norm=(self._norm, self.config.eps))
+    def logits(self, x: Tensor, vocabulary: int | None = None) -> Tensor:
+        """The head, or only its first tokens; see `model.Model.logits`."""
+        size = min(vocabulary or self.config.vocab, self.config.vocab)
+        if size not in self._heads:
+            self._heads[size] = self._heads[self.config.vocab].first(size)
+        return self._kernels.linear(self._heads[size], x, norm=(self._norm, self.config.eps))
 
     def _place(self, part: Part, rotations: Tensor, rows: ctypes.Array[c.Row]) -> list[Tensor]:
         """Say of every row of a part what it sees; returns what must live as long as that."""

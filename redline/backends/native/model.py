@@ -166,8 +166,11 @@ class Model:
             x = block.down.plus(block.up.times(h, block.gate.swish(h)), x)
         return x if piece.wanted == list(range(len(x))) else x[piece.wanted]
 
-    def logits(self, x: Tensor) -> Tensor:
-        """Logits, (rows, vocab), of residuals that `forward` returned, (rows, hidden); at least one row."""
+    def logits(self, x: Tensor, vocabulary: int | None = None) -> Tensor:
+        """Logits, (rows, vocab), of residuals that `forward` returned, (rows, hidden); at least one row.
+
+        Some are enough where `vocabulary` says so; see `ports.Chunk`. Here all are given.
+        """
         rows = torch.cat([x, x[:1].expand(self.floor - len(x), -1)]) if len(x) < self.floor else x
         return self.head(self._rms(rows, self._norm))[: len(x)]
 

@@ -42,6 +42,9 @@ class Matrix:
         self._codes, self._scales = codes, scales
         self.struct = c.Matrix(kind, outputs, inputs, codes.data_ptr(), scales.data_ptr())
 
+    def first(self, outputs: int) -> Matrix:
+        return Matrix(self.struct.kind, outputs, self.inputs, self._codes, self._scales)
+
 
 class Layers:
     """Matrices one below the other that read the same rows, and a bias over all their outputs.
@@ -57,6 +60,11 @@ class Layers:
         self.parts, self._bias = parts, bias
         pointer = None if bias is None else bias.data_ptr()
         self.struct = c.Layers(len(parts), c.Parts(*(part.struct for part in parts)), pointer)
+
+    def first(self, outputs: int) -> Layers:
+        """Of a single matrix, the first outputs alone; the memory is the same."""
+        (whole,) = self.parts
+        return Layers([whole.first(outputs)], None if self._bias is None else self._bias[:outputs])
 
 
 class Kernels:
