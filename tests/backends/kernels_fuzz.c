@@ -1,4 +1,5 @@
-/* Random matrices and rows of odd shapes through every variant, each array in memory of exactly its size. */
+/* Random matrices, rows and small models of odd shapes through every variant, each array in memory of exactly its
+   size. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,8 @@ const char *redline_variant(int at, int *runs);
 int redline_linear(int variant, const Layers *w, const float *x, int64_t rows, const float *norm, float eps,
                    int after, const float *other, float *out, int threads);
 int redline_rows(int variant, const Matrix *w, const int64_t *outputs, int64_t count, float *out);
+int redline_forward(int variant, const Model *m, int64_t blocks, const Row *rows, int64_t count, float *x,
+                    int only_store, int threads);
 
 static uint64_t state = 88172645463325252u;
 static uint64_t draw(uint64_t below) {
@@ -52,8 +55,86 @@ static Matrix matrix(int type, int64_t outputs, int64_t inputs, uint8_t **own) {
     return (Matrix){kind, outputs, inputs, own[0], own[1]};
 }
 
+static void *copy(const void *p, size_t bytes) { return memcpy(malloc(bytes), p, bytes); }
+
+/* A layer of floats, halves or bytes that reads rows of any width, and what there is to free of it. */
+static Layers layer(int64_t outputs, int64_t inputs, uint8_t **own) {
+    int type = TYPES[draw(inputs % 32 ? 2 : 7)];
+    return (Layers){1, {matrix(type, outputs, inputs, own)}, NULL};
+}
+
+enum { CHAIN = 5, NODES = 4, COUNT = CHAIN + NODES, BLOCKS = 2, PER_BLOCK = 5 };
+
+/* A text with a chain of rows and one with a tree, through a model of two blocks. Slots that no row sees hold no
+   numbers. Returns how many variants agreed, or less than none. */
+static int model(int round) {
+    static const int32_t lines[NODES][3] = {{0}, {0, 1}, {0, 2}, {0, 1, 3}};
+    static const int lengths[NODES] = {1, 2, 2, 3};
+    int64_t groups = 1 + (int64_t)draw(3), kv = 1 + (int64_t)draw(3), width = 2 * (1 + (int64_t)draw(20));
+    int64_t heads = kv * groups, wide = up(width, LANES), hidden = 1 + (int64_t)draw(60), inner = 1 + (int64_t)draw(90);
+    if (round % 2) width = wide = 32, hidden = 64, inner = 96;
+    uint8_t *own[BLOCKS][PER_BLOCK][2];
+    float *norm[BLOCKS][3];
+    Block block[BLOCKS];
+    for (int b = 0; b < BLOCKS; b++) {
+        for (int n = 0; n < 3; n++) norm[b][n] = floats(n == 2 ? (heads + kv) * width : hidden);
+        block[b] = (Block){norm[b][0], norm[b][1], round % 3 ? NULL : norm[b][2],
+                           layer((heads + 2 * kv) * width, hidden, own[b][0]), layer(hidden, heads * width, own[b][1]),
+                           layer(inner, hidden, own[b][2]), layer(inner, hidden, own[b][3]),
+                           layer(hidden, inner, own[b][4])};
+    }
+    Model m = {hidden, heads, kv, width, inner, BLOCKS, 1e-5f, block};
+    int64_t start[2] = {(int64_t)draw(40), (int64_t)draw(40)}, apart[2], floats_of[2];
+    float *before[2], *turn = floats(COUNT * 2 * width), *x = floats(COUNT * hidden), *first[3] = {NULL};
+    for (int t = 0; t < 2; t++) {
+        int64_t capacity = up(start[t] + (t ? NODES : CHAIN), LANES), in_head = capacity * wide;
+        apart[t] = in_head, floats_of[t] = 2 * BLOCKS * kv * in_head;
+        before[t] = floats(floats_of[t]);
+        for (int64_t i = 0; i < floats_of[t]; i++) { /* keys lie in blocks of slots, values slot by slot */
+            int64_t place = i % in_head, slot = i < floats_of[t] / 2 ? place / (LANES * wide) * LANES + place % LANES : place / wide;
+            if (slot >= start[t]) before[t][i] = float_of(0x7fc00000);
+        }
+    }
+    int runs, agreed = 0;
+    for (int v = 0; redline_variant(v, &runs) && agreed >= 0; v++) {
+        if (!runs) continue;
+        float *after[3] = {copy(before[0], sizeof(float) * floats_of[0]), copy(before[1], sizeof(float) * floats_of[1]),
+                           copy(x, sizeof(float) * COUNT * hidden)};
+        int64_t sizes[3] = {floats_of[0], floats_of[1], COUNT * hidden};
+        Row rows[COUNT];
+        for (int r = 0; r < COUNT; r++) {
+            int t = r >= CHAIN, node = r - CHAIN;
+            int64_t slot = start[t] + (t ? node : r);
+            rows[r] = (Row){after[t], after[t] + floats_of[t] / 2, kv * apart[t], apart[t], slot,
+                            t ? start[t] : slot + 1, t ? lengths[node] : 0, t ? lines[node] : NULL, turn + r * 2 * width};
+        }
+        if (redline_forward(v, &m, BLOCKS, rows, COUNT, after[2], round % 5 == 4, 1 + (int)draw(8))) return -1;
+        for (int64_t i = 0; i < sizes[2]; i++)
+            if (after[2][i] != after[2][i]) agreed = -2;
+        for (int a = 0; a < 3; a++) {
+            if (!first[a]) first[a] = copy(after[a], sizeof(float) * sizes[a]);
+            if (agreed >= 0 && memcmp(first[a], after[a], sizeof(float) * sizes[a])) agreed = -3;
+            free(after[a]);
+        }
+        if (agreed < 0) fprintf(stderr, "%s: a model of round %d, %d\n", redline_variant(v, &runs), round, agreed);
+        agreed += agreed >= 0;
+    }
+    for (int b = 0; b < BLOCKS; b++) {
+        for (int n = 0; n < 3; n++) free(norm[b][n]);
+        for (int p = 0; p < PER_BLOCK; p++) free(own[b][p][0]), free(own[b][p][1]);
+    }
+    for (int a = 0; a < 3; a++) free(first[a]);
+    free(before[0]), free(before[1]), free(turn), free(x);
+    return agreed;
+}
+
 int main(void) {
     int shapes = 0;
+    for (int round = 0; round < 60; round++) {
+        int agreed = model(round);
+        if (agreed < 0) return 4;
+        shapes += agreed;
+    }
     for (int round = 0; round < 220; round++) {
         int type = TYPES[round % TYPE_COUNT], free_size = type < 2 || type == 30;
         int64_t inputs = free_size ? 1 + (int64_t)draw(300) : type >= 12 ? 256 * (1 + (int64_t)draw(2))

@@ -5,18 +5,6 @@
 
 #include "variants.h"
 
-typedef struct {
-    const float *norm, *mlp_norm; /* (hidden) */
-    const float *head_norm;       /* (heads + kv_heads, width), or NULL */
-    Layers qkv, out, gate, up, down;
-} Block;
-
-typedef struct {
-    int64_t hidden, heads, kv_heads, width, inner, blocks;
-    float eps;
-    const Block *block;
-} Model;
-
 /* One thread's share of a layer's attention: from qkv (rows, heads + 2 kv_heads, width) into caches and `out`. */
 static void see(const Variant *v, const Model *m, const Block *b, int64_t layer, const Row *rows, int64_t count,
                 float *qkv, float *memory, int64_t room, float *out) {

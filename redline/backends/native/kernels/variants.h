@@ -1,4 +1,4 @@
-/* What the files that are no variant's own share: the variants, and the threads of a region. */
+/* What the files that are no variant's own share: the variants, the threads of a region, and a model's matrices. */
 
 #ifndef REDLINE_VARIANTS_H
 #define REDLINE_VARIANTS_H
@@ -25,6 +25,18 @@ typedef struct {
     Matrix parts[MOST_PARTS];
     const float *bias; /* over all outputs, or NULL */
 } Layers;
+
+/* A Llama-like model's blocks. */
+typedef struct {
+    const float *norm, *mlp_norm; /* (hidden) */
+    const float *head_norm;       /* (heads + kv_heads, width), or NULL */
+    Layers qkv, out, gate, up, down;
+} Block;
+typedef struct {
+    int64_t hidden, heads, kv_heads, width, inner, blocks;
+    float eps;
+    const Block *block;
+} Model;
 
 /* Packed rows in memory of so many floats. */
 int64_t packed_floats(int64_t rows, int64_t inputs);
