@@ -30,14 +30,23 @@ class Index:
                     self._last[tuple(self.text[end - size :])] = end
             self.text.append(token)
 
-    def find(self) -> int | None:
-        """Where the text went on after the longest, most recent earlier copy of its last tokens."""
+    def copy(self, count: int, after: Sequence[int] = ()) -> list[int]:
+        """What followed the longest, most recent earlier copy of the last tokens; nothing without one.
+
+        Args:
+            count: How many.
+            after: Tokens to think of behind the text.
+        """
+        end = len(self.text) + len(after)
+        last = [*self.text[-self._sizes.start :], *after][-self._sizes.start :]
         for size in self._sizes:
-            if size <= len(self.text):
-                at = self._last.get(tuple(self.text[-size:]))
-                if at is not None:
-                    return at
-        return None
+            at = self._last.get(tuple(last[-size:])) if size <= len(last) else None
+            if at is not None:
+                copied = [*self.text[at : at + count], *after[max(at - len(self.text), 0) :]][:count]
+                while len(copied) < count:  # it runs into itself: a period
+                    copied.append(copied[at - end])
+                return copied
+        return []
 
 
 class Ngram:
@@ -87,11 +96,5 @@ class Ngram:
     def _copy(self, scene: Scene) -> Draft:
         index = self._indexes[scene.key]
         index.read(scene.history.tokens)
-        at = index.find()
-        if at is None:
-            return Draft.empty(self.name)
-        copied = index.text[at : at + scene.budget.depth]
-        period = len(index.text) - at
-        while len(copied) < scene.budget.depth:  # it runs into itself: a period
-            copied.append(copied[-period])
-        return Draft.chain(copied, self.name)
+        copied = index.copy(scene.budget.depth)
+        return Draft.chain(copied, self.name) if copied else Draft.empty(self.name)

@@ -8,7 +8,7 @@ from redline.core.pace import Fixed
 from redline.core.ports import Chunk
 from redline.core.stop import Limits
 from redline.core.types import Draft
-from redline.drafters import ModelDrafter, Ngram
+from redline.drafters import ModelDrafter, Ngram, model
 from redline.engine import Engine, generate
 from redline.testing import ToyBackend
 
@@ -16,11 +16,12 @@ PROMPT = [3, 1, 4]
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3, 5, 8])
-def test_32_a_model_that_drafts_for_itself_is_right_to_the_end(depth):
+def test_32_a_model_that_drafts_for_itself_is_right_to_the_end(depth, monkeypatch):
     """The draft cache lost or kept an entry, so that acceptance decayed while the text stayed right.
 
     mlxcel #994, PR #1002; vllm PR #5765, PR #9730
     """
+    monkeypatch.setattr(model, "AHEAD", 0)
     target, backend = tiny(), tiny()
     result = write(target, PROMPT, ModelDrafter(backend, target), depth, limits=512)
     assert result.metrics.acceptance == 1.0

@@ -11,7 +11,7 @@ from redline.core.pace import Confidence, Fixed, Streak
 from redline.core.sampling import Sampling
 from redline.core.stop import Limits
 from redline.core.types import Draft, Step, Verdict
-from redline.drafters import ModelDrafter, Ngram
+from redline.drafters import ModelDrafter, Ngram, model
 from redline.engine import Engine, generate, generate_many
 from redline.engine.live import Live
 from redline.engine.load import load
@@ -51,8 +51,9 @@ def test_49_forwards_are_as_many_as_rounds(depth, rights):
 
 
 @pytest.mark.parametrize("depth", [1, 4, 8])
-def test_49_the_draft_model_runs_once_for_each_guess(depth):
+def test_49_the_draft_model_runs_once_for_each_guess(depth, monkeypatch):
     """Draft forwards beyond the guesses they make. transformers PR #32370"""
+    monkeypatch.setattr(model, "AHEAD", 0)
     target, backend = tiny(), tiny(seed=6)
     result = write(target, PROMPT * 9, ModelDrafter(backend, target), depth, limits=40)
     assert len(backend.passes) == 1 + result.metrics.proposed
