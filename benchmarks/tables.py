@@ -1,10 +1,10 @@
-"""Writes the tables of README.md from the results in benchmarks/results/.
+"""Writes the tables of README.md and docs/kernels.md from the results in benchmarks/results/.
 
 Run: python benchmarks/tables.py
 
 A table stands between a marker and `<!-- end -->`: `<!-- table: NAME -->` has the speed-ups by workload of
-NAME.json, `<!-- times: NAME NAME … -->` the milliseconds per token of several results side by side, and
-`<!-- beside: NAME -->` what `assisted.py` measured.
+NAME.json, `<!-- times: NAME NAME … -->` the milliseconds per token of several results side by side,
+`<!-- beside: NAME -->` what `assisted.py` measured, and `<!-- layers: NAME -->` what `kernels/layers.py` did.
 """
 
 import json
@@ -16,14 +16,13 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
+PAGES = (ROOT / "README.md", ROOT / "docs" / "kernels.md")
 
 Result = dict[str, Any]
 
 
 def table(result: Result) -> str:
     """Speed-ups by workload, a table a draft."""
-    if result["format"] == "redline-bench-1":
-        return _first_form(result)
     tables = [_pair(result, arm, numbers) for arm, numbers in result["arms"].items()]
     return "\n\n".join([*tables, f"{_machine(result)}, {_settings(result['settings'])} {EXPLANATION}"])
 
@@ -119,6 +118,18 @@ def beside(result: Result) -> str:
     )
 
 
+def layers(result: Result) -> str:
+    """Milliseconds, ratios to one row of packed float32, and GFLOP/s, by rows."""
+    ways, flop = result["seconds"], result["flop_per_row"]
+    one, counts = ways["float32, packed"]["1"], list(ways["float32, packed"])
+    lines = [f"| rows | {' | '.join(counts)} |", f"|---|{'---|' * len(counts)}"]
+    for name, times in ways.items():
+        cells = [f"{1e3 * s:.1f} ms, {s / one:.2f}, {1e-9 * int(n) * flop / s:.0f}" for n, s in times.items()]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    about = f"{_machine(result)}. Times, ratios to one row of packed float32, and GFLOP/s."
+    return "\n".join([*lines, "", about])
+
+
 def _timed(result: Result) -> Iterator[dict[str, Any]]:
     """Every arm with its seconds per token by workload; a text that differs is no answer to the question."""
     bits = int((re.search(r"\d+", result["backends"]["target"]["dtype"]) or ["32"])[0])
@@ -162,35 +173,9 @@ def _ms(seconds: float) -> str:
     return f"{1e3 * seconds:.{0 if seconds >= 0.1 else 1}f}"
 
 
-def _first_form(result: Result) -> str:
-    """A table of a result in the format that `redline bench` wrote first."""
-    (arm, numbers), settings, machine = *result["arms"].items(), result["settings"], result["machine"]
-    lines = [
-        f"| `{settings['model']}`, draft `{arm}` | plain tokens/s | tokens/s "
-        "| speed-up (10–90 %) | tokens/step | acceptance | identical |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for name, row in {**numbers["by_category"], "**all**": numbers["all"]}.items():
-        metrics = row["metrics"]
-        acceptance = "–" if metrics["acceptance"] is None else f"{metrics['acceptance']:.2f}"
-        lines.append(
-            f"| {name} | {row['baseline_tokens_per_s']:.1f} | {metrics['tokens_per_s']:.1f} "
-            f"| **{row['speedup']:.2f}×** ({row['speedup_low']:.2f}–{row['speedup_high']:.2f}) "
-            f"| {metrics['tokens_per_step']:.2f} | {acceptance} | {row['identical']}/{row['answers']} |"
-        )
-    lines.append("")
-    lines.append(
-        f"{machine['processor']}, {machine['cores']} cores, torch {machine['torch']}, "
-        f"{settings['max_tokens']} tokens an answer, depth {settings['depth']}, "
-        f"temperature {settings['temperature']:g}, "
-        f"{settings['repeats']} interleaved repeats. Speed-up: seconds per token of plain decoding over ours."
-    )
-    return "\n".join(lines)
-
-
 def fill(text: str, folder: Path = RESULTS) -> str:
-    """README's text with every table made anew."""
-    one = {"table": table, "beside": beside}
+    """A page's text with every table made anew."""
+    one = {"table": table, "beside": beside, "layers": layers}
 
     def replace(match: re.Match[str]) -> str:
         kind, names = match[1], match[2].split()
@@ -198,9 +183,11 @@ def fill(text: str, folder: Path = RESULTS) -> str:
         made = times(results) if kind == "times" else "\n\n".join(map(one[kind], results))
         return f"<!-- {kind}: {match[2]} -->\n{made}\n<!-- end -->"
 
-    return re.sub(r"<!-- (table|beside|times): (.+?) -->\n.*?<!-- end -->", replace, text, flags=re.DOTALL)
+    return re.sub(
+        r"<!-- (table|beside|layers|times): (.+?) -->\n.*?<!-- end -->", replace, text, flags=re.DOTALL
+    )
 
 
 if __name__ == "__main__":
-    readme = ROOT / "README.md"
-    readme.write_text(fill(readme.read_text(encoding="utf-8")), encoding="utf-8")
+    for page in PAGES:
+        page.write_text(fill(page.read_text(encoding="utf-8")), encoding="utf-8")

@@ -33,6 +33,7 @@ from redline.bench.machine import commit, machine, versions
 from redline.core.ports import Chunk
 
 LAYERS, OUTPUTS, INPUTS = 12, 8960, 1536
+FLOP = 2 * LAYERS * OUTPUTS * INPUTS
 ROWS = (1, 2, 3, 4, 6, 8, 12, 16, 64)
 TYPES = (Type.Q4_K, Type.Q6_K, Type.Q8_0, Type.F16)
 
@@ -56,7 +57,8 @@ def main() -> None:
         found = measure(ways, args.rounds)
     show(found)
     if args.json:
-        document = {"machine": machine(), "versions": versions(), "commit": commit(), "seconds": found}
+        about = {"machine": machine(), "versions": versions(), "commit": commit(), "flop_per_row": FLOP}
+        document = {**about, "seconds": found}
         args.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
@@ -155,8 +157,7 @@ def show(found: dict[str, dict[int, float]]) -> None:
     print(f"{'ms · ratio · GFLOP/s':24}" + "".join(f"{rows:>22}" for rows in ROWS))
     for name, own in found.items():
         cells = [
-            f"{1e3 * s:7.1f} · {s / one:5.2f} · {2e-9 * rows * LAYERS * OUTPUTS * INPUTS / s:4.0f}"
-            for rows, s in own.items()
+            f"{1e3 * s:7.1f} · {s / one:5.2f} · {1e-9 * rows * FLOP / s:4.0f}" for rows, s in own.items()
         ]
         print(f"{name:24}" + "".join(f"{cell:>22}" for cell in cells))
 

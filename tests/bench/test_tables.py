@@ -1,4 +1,4 @@
-"""README's tables, from results in the present format."""
+"""The pages' tables, from results in the present format."""
 
 import importlib.util
 import json
@@ -118,3 +118,12 @@ def test_beside_transformers_medians_are_of_paired_ratios(tables):
     assert lines[-1].endswith("All arms write the same text.")
     trials[0]["tokens"] = [1, 3]
     assert tables.beside(measured).endswith("Some texts differ.")
+
+
+def test_layers_are_beside_one_row_of_float32(tables):
+    seconds = {"float32, packed": {"1": 0.02, "8": 0.04}, "Q4_K, avx2": {"1": 0.004, "8": 0.01}}
+    about = {key: result("native", "Q4_K", 1)[key] for key in ("machine", "versions", "commit")}
+    lines = tables.layers({**about, "flop_per_row": 3e8, "seconds": seconds}).splitlines()
+    assert lines[0] == "| rows | 1 | 8 |"
+    assert lines[3] == "| Q4_K, avx2 | 4.0 ms, 0.20, 75 | 10.0 ms, 0.50, 240 |"
+    assert "A chip" in lines[-1]
