@@ -4,6 +4,10 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 MODEL ?= smollm2-135m
 
+# setuptools warns of folders that have a package's name, at great length; there is only the one here.
+INSTALL := PYTHONWARNINGS="ignore:Editable installation" $(BIN)/python -m pip install --quiet \
+	--constraint constraints.txt --editable
+
 # llama.cpp is compiled when it is installed, for this machine: minutes on two cores.
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc 2>/dev/null || echo 2)
 
@@ -35,14 +39,14 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "redline needs Python 3.11 or newer; name one: make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+	$(INSTALL) .
 	@touch $@
 
 $(VENV)/.llama: $(VENV)/.installed
 	@echo "Installing llama.cpp; it is compiled for this machine, which takes some minutes the first time."
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[llama]"
+	$(INSTALL) ".[llama]"
 	@touch $@
 
 $(VENV)/.tools: $(VENV)/.llama
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[all]" --group dev
+	$(INSTALL) ".[all]" --group dev
 	@touch $@

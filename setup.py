@@ -36,7 +36,7 @@ setup(
             sources=[str(path) for path in sorted(HERE.glob("*.c"))],
             depends=[str(path) for path in sorted(HERE.glob("*.h"))],
             # A product and a sum that are written apart are rounded apart, in every variant.
-            extra_compile_args=["-std=c11", "-O3", "-ffp-contract=off", *omp],
+            extra_compile_args=["-std=c11", "-O3", "-g0", "-ffp-contract=off", *omp],
             extra_link_args=omp,
             libraries=["m"],
             optional=True,
