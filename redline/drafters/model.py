@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,47 +12,12 @@ from numpy.typing import NDArray
 
 from redline.backends.pool import Pool, shared_prefix
 from redline.core.dist import Dist
-from redline.core.errors import OptionError, VocabularyError
-from redline.core.ports import Backend, Cache, Chunk, Scene, Tokenizer
+from redline.core.errors import OptionError
+from redline.core.ports import Backend, Cache, Chunk, Scene
 from redline.core.sampling import Sampling, distribution
 from redline.core.types import Draft, Verdict
 from redline.drafters.ngram import Index
-
-
-def check_vocabulary(target: Tokenizer, draft: Tokenizer) -> None:
-    """Refuse a drafter whose token ids mean other texts.
-
-    Heads padded to different widths are fine. Control tokens that differ are named in a note: a guess of
-    one is wrong more often, and no text suffers from that.
-
-    Raises:
-        VocabularyError: Names the first token that differs.
-    """
-    special: list[str] = []
-    for token in range(min(target.size, draft.size)):
-        theirs, ours = target.label(token), draft.label(token)
-        if theirs == ours:
-            continue
-        if target.piece(token) or draft.piece(token):
-            raise VocabularyError(
-                f"Target and drafter have different vocabularies: token {token} is {theirs!r} and {ours!r}.",
-                "Draft with a model of the target's family, or with ngram.",
-            )
-        special.append(f"{token} is {theirs!r} and {ours!r}")
-    if special:
-        more = f", and {len(special) - 3} more" if len(special) > 3 else ""
-        _log.warning("Target and drafter have different control tokens: %s%s.", "; ".join(special[:3]), more)
-
-
-_log = logging.getLogger("redline")
-
-COMMON = 1 << 16
-"""Tokens to guess from as a rule. Tokenizers number tokens by how common they are, and where a small model
-has a large vocabulary, its head is a quarter of what a guess costs (cf. FR-Spec, arXiv 2502.14856)."""
-
-RECENT, RARE = 64, 6
-"""Guesses are from all tokens where more than so many of a text's last ones are none of the common ones."""
-
+from redline.drafters.vocabulary import check_vocabulary, guessable
 
 AHEAD = 2
 """Tokens that are looked up and read along: a pass over three rows takes a tenth longer than one over one."""
@@ -80,16 +44,31 @@ class Text:
 
 @dataclass(slots=True)
 class Guess:
-    """A draft in the making, of tokens below `vocabulary`."""
+    """A draft in the making.
+
+    Attributes:
+        scene, text: What it is for.
+        depth: How many guesses it may have.
+        unread: Tokens of the text or of the draft that the model has not read.
+        vocabulary: Guesses are below this.
+        copied: What may follow `unread`, to be read with it.
+        tokens, dists: The guesses.
+        trust: How probable the model finds all of them.
+    """
 
     scene: Scene
     text: Text
     depth: int
     unread: list[int]
     vocabulary: int = 0
+    copied: list[int] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)
     dists: list[Dist] = field(default_factory=list)
     trust: float = 1.0
+
+    def chunk(self) -> Chunk:
+        tokens = [*self.unread, *self.copied]
+        return Chunk(self.text.cache, tokens, "all" if self.copied else "last", vocabulary=self.vocabulary)
 
 
 class ModelDrafter:
@@ -149,19 +128,11 @@ class ModelDrafter:
         with self._guarded([scene.key for scene in scenes]):
             guesses = [self._open(scene) for scene in scenes]
             while growing := [guess for guess in guesses if len(guess.tokens) < guess.depth]:
-                copies = [self._look_up(guess) for guess in growing]
-                chunks = [
-                    Chunk(
-                        guess.text.cache,
-                        [*guess.unread, *copied],
-                        "all" if copied else "last",
-                        vocabulary=guess.vocabulary,
-                    )
-                    for guess, copied in zip(growing, copies, strict=True)
-                ]
-                rows = self._backend.extend(chunks)
-                for guess, copied, own in zip(growing, copies, rows, strict=True):
-                    self._grow(guess, copied, own[-1 - len(copied) :, : guess.vocabulary])
+                for guess in growing:
+                    guess.copied = self._look_up(guess)
+                rows = self._backend.extend([guess.chunk() for guess in growing])
+                for guess, own in zip(growing, rows, strict=True):
+                    self._grow(guess, own[-1 - len(guess.copied) :, : guess.vocabulary])
         return [Draft.chain(guess.tokens, self.name, guess.dists) for guess in guesses]
 
     def observe(self, key: int, emitted: Sequence[int], verdict: Verdict) -> None:
@@ -207,9 +178,7 @@ class ModelDrafter:
         keep = text.agreed + min(shared_prefix(text.read[text.agreed :], unread), len(unread) - 1)
         text.cache.rewind(keep)
         text.read, text.agreed = text.read[:keep], keep
-        rare = sum(token >= COMMON for token in tokens[-RECENT:])
-        vocabulary = self._width if rare > RARE else min(self._width, COMMON)
-        return Guess(scene, text, depth, list(tokens[keep:]), vocabulary)
+        return Guess(scene, text, depth, list(tokens[keep:]), guessable(tokens, self._width))
 
     def _look_up(self, guess: Guess) -> list[int]:
         """What the model may be going to guess, to be read in the same pass.
@@ -222,20 +191,19 @@ class ModelDrafter:
         guess.text.index.read(guess.scene.history.tokens)
         return guess.text.index.copy(count, guess.tokens)
 
-    def _grow(self, guess: Guess, copied: list[int], rows: NDArray[np.float32]) -> None:
-        """Draw a guess from a row, and from the next one if the copy said the same.
+    def _grow(self, guess: Guess, rows: NDArray[np.float32]) -> None:
+        """Draw a guess from a row, and from the next one too where the copy said the same.
 
         Args:
             guess: What there is.
-            copied: What was read behind it.
             rows: Logits after the last unread token and after every copied one, (copied + 1, vocabulary).
         """
         cache, read = guess.text.cache, guess.text.read
         read += guess.unread
         for at, row in enumerate(rows):
             token = self._draw(guess, row)
-            if len(guess.tokens) == guess.depth or copied[at : at + 1] != [token]:
-                cache.rewind(cache.length - len(copied) + at)
+            if len(guess.tokens) == guess.depth or guess.copied[at : at + 1] != [token]:
+                cache.rewind(cache.length - len(guess.copied) + at)
                 guess.unread = [token]
                 return
             read.append(token)

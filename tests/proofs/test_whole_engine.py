@@ -18,8 +18,7 @@ from redline.core.sampling import Sampling, distribution
 from redline.core.stop import Ending, Limits
 from redline.core.types import Draft, History
 from redline.core.verify import RULES, Block, Greedy, Matching, Rejection, Tree
-from redline.drafters import ModelDrafter
-from redline.drafters import model as model_module
+from redline.drafters import ModelDrafter, vocabulary
 from redline.engine import Engine, generate
 from redline.engine import live as live_module
 from redline.testing import ToyBackend, ToyTokenizer, outcomes
@@ -179,9 +178,9 @@ def test_drafts_that_end_where_the_model_doubts(rule):
 @rules(EXACT_RULES)
 def test_drafts_of_common_tokens(rule, monkeypatch):
     """Some guesses can be any token, and some only one that is not rare."""
-    monkeypatch.setattr(model_module, "COMMON", 2)
-    monkeypatch.setattr(model_module, "RECENT", 2)
-    monkeypatch.setattr(model_module, "RARE", 0)
+    monkeypatch.setattr(vocabulary, "COMMON", 2)
+    monkeypatch.setattr(vocabulary, "RECENT", 2)
+    monkeypatch.setattr(vocabulary, "RARE", 0)
     small = ToyBackend(3, seed=7, spread=1.0, tokenizer=ToyTokenizer.letters(3, ends=[]))
     extend, asked = small.extend, set()
 
