@@ -1,4 +1,4 @@
-"""Which tokens a draft model may guess: those that mean the same to the target, and the usual ones of these."""
+"""Which tokens a draft model may guess: those that mean the same to the target, and of these the usual."""
 
 from __future__ import annotations
 
