@@ -142,6 +142,12 @@ def _penalised(logits: FloatArray, settings: Sampling, history: History) -> Floa
     seen = np.unique(np.asarray(history.tokens[start:], np.int64))
     output = np.asarray(history.tokens[max(start, history.prompt) :], np.int64)
     written, counts = np.unique(output, return_counts=True)
+    # A drafter's row may be of fewer tokens than a text has.
+    seen, counts, written = (
+        seen[seen < len(logits)],
+        counts[written < len(logits)],
+        written[written < len(logits)],
+    )
     logits = logits.copy()
     rep = settings.repetition_penalty
     logits[seen] = np.where(logits[seen] > 0, logits[seen] / rep, logits[seen] * rep)

@@ -204,18 +204,24 @@ class ModelDrafter:
             token = self._draw(guess, row)
             if len(guess.tokens) == guess.depth or guess.copied[at : at + 1] != [token]:
                 cache.rewind(cache.length - len(guess.copied) + at)
-                guess.unread = [token]
+                guess.unread = guess.tokens[-1:]
                 return
-            read.append(token)
+            read.append(guess.tokens[-1])
 
-    def _draw(self, guess: Guess, logits: NDArray[np.float32]) -> int:
-        """One more guess, the last one if the model does not trust in all of them."""
+    def _draw(self, guess: Guess, logits: NDArray[np.float32]) -> int | None:
+        """One more guess, the last one if the model does not trust in all; None where it may not guess."""
         sampling = self._sampling or guess.scene.sampling
         if sampling.bias:
             bias = {token: b for token, b in sampling.bias.items() if token < guess.vocabulary}
             sampling = replace(sampling, bias=bias)
         history = guess.scene.history
-        q = distribution(logits, sampling, history.then(guess.tokens) if sampling.reads_history else history)
+        if sampling.reads_history:
+            history = history.then(guess.tokens)
+        try:
+            q = distribution(logits, sampling, history)
+        except OptionError:  # a bias forbids all that it can guess, not all that the target can write
+            guess.depth = len(guess.tokens)
+            return None
         token = guess.scene.chance.pick(q, at=len(guess.tokens))
         guess.tokens.append(token)
         guess.dists.append(q)

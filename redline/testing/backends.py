@@ -71,8 +71,10 @@ class BackendContract:
             assert rows.shape[0] == 4
             assert min(asked, width) <= rows.shape[1] <= width
             self.same(backend, rows, expected[:, : rows.shape[1]])
-        both = [Chunk(backend.open(), tokens, vocabulary=asked) for asked in (1, width // 2)]
-        for chunk, rows in zip(both, backend.extend(both), strict=True):
+        many = [
+            Chunk(backend.open(), tokens, vocabulary=1 + text) for text in range(18)
+        ]  # more than one pass
+        for chunk, rows in zip(many, backend.extend(many), strict=True):
             assert rows.shape[1] >= (chunk.vocabulary or 0)
             self.same(backend, rows, expected[:, : rows.shape[1]])
 

@@ -66,13 +66,13 @@ def target(**options):
     return ToyBackend(3, seed=5, spread=3.0, tokenizer=ToyTokenizer.letters(3, ends=[2]), **options)
 
 
-def emitted(drafter, rule, sampling, limits, pace, lengths=None):
+def emitted(drafter, rule, sampling, limits, pace, lengths=None, prompt=PROMPT):
     """The law of (tokens, reason) that the engine writes; `lengths` takes those of its drafts."""
 
     def run(noise):
         shared = Coupled(noise)
         engine = Engine(target(), drafter, rule=rule, pace=lambda: pace, noise=lambda seed: shared)
-        result = generate(engine, PROMPT, sampling, limits, seed=0)
+        result = generate(engine, prompt, sampling, limits, seed=0)
         if lengths is not None:
             lengths.update(len(step.proposed) for step in result.steps)
         return result.tokens, result.finish
@@ -80,7 +80,7 @@ def emitted(drafter, rule, sampling, limits, pace, lengths=None):
     return outcomes(run)
 
 
-def plain(sampling, limits):
+def plain(sampling, limits, prompt=PROMPT):
     """The same law from the definition."""
     backend, law = target(), defaultdict(float)
     ends = backend.tokenizer.ends if limits.stop_tokens is None else limits.stop_tokens
@@ -92,8 +92,8 @@ def plain(sampling, limits):
         elif len(text) == limits.max_tokens:
             law[text, "length"] += weight
         else:
-            logits = backend.extend([Chunk(backend.open(), [*PROMPT, *text], "last")])[0][0]
-            row = distribution(logits, sampling, History([*PROMPT, *text], len(PROMPT)))
+            logits = backend.extend([Chunk(backend.open(), [*prompt, *text], "last")])[0][0]
+            row = distribution(logits, sampling, History([*prompt, *text], len(prompt)))
             for token, p in zip(row.ids.tolist(), row.probs.tolist(), strict=True):
                 go_on((*text, token), weight * p)
 
@@ -176,7 +176,8 @@ def test_drafts_that_end_where_the_model_doubts(rule):
 
 
 @rules(EXACT_RULES)
-def test_drafts_of_common_tokens(rule, monkeypatch):
+@pytest.mark.parametrize("settings", ["nothing on", "all penalties in a window", "no common token"])
+def test_drafts_of_common_tokens(rule, settings, monkeypatch):
     """Some guesses can be any token, and some only one that is not rare."""
     monkeypatch.setattr(vocabulary, "COMMON", 2)
     monkeypatch.setattr(vocabulary, "RECENT", 2)
@@ -189,10 +190,14 @@ def test_drafts_of_common_tokens(rule, monkeypatch):
         return extend(chunks)
 
     monkeypatch.setattr(small, "extend", spy)
-    limits = Limits(max_tokens=4, stop_tokens=NO_END)
-    law = emitted(ModelDrafter(small, target()), rule, WARM, limits, Fixed(2))
+    limits, forbidden = Limits(max_tokens=4, stop_tokens=NO_END), {0: -np.inf, 1: -np.inf}
+    sampling = (
+        Sampling(temperature=1, bias=forbidden) if settings == "no common token" else SETTINGS[settings]
+    )
+    prompt = [2, 0, 1] if settings == "no common token" else PROMPT
+    law = emitted(ModelDrafter(small, target()), rule, sampling, limits, Fixed(2), prompt=prompt)
     assert asked == {2, 3}
-    assert distance(law, plain(WARM, limits)) < EXACT
+    assert distance(law, plain(sampling, limits, prompt)) < EXACT
 
 
 @rules([rule for rule in EXACT_RULES if rule.trees])

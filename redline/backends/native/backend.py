@@ -94,7 +94,7 @@ class NativeBackend:
             assert isinstance(chunk.cache, NativeCache)
             chunk.cache.commit(grown)
         empty = np.empty((0, self.traits.vocab_size), np.float32)
-        return [found[0] if len(found) == 1 else np.concatenate([empty, *found]) for found in parts]
+        return [np.concatenate(found) if found else empty for found in parts]
 
     @torch.inference_mode()
     def extend_deferred(self, chunks: Sequence[Chunk]) -> Sequence[Logits]:

@@ -35,7 +35,7 @@ class Block:
                 break  # the target cannot write this guess, nor anything behind it
             if i + 1 < n:
                 owed = float(target[i].excess(draft.dists[i + 1], weight).sum())
-                passes = owed / (owed + 1.0 - weight) if owed > 0 else 0.0
+                passes = owed / (owed + (1.0 - weight)) if owed > 0 else 0.0  # owed may be next to nothing
             else:
                 passes = weight
             if chance.accept(passes, at=i):
