@@ -236,8 +236,9 @@ class Backend(Protocol):
         """Read every chunk in one pass, each into a cache of its own.
 
         Returns:
-            One array a chunk, shape (rows, vocab_size): row i holds the logits after token i of the
-            chunk ("all"), the one row after its last token ("last"), or no row ("none").
+            One array a chunk, shape (rows, vocab_size), narrower where `Chunk.vocabulary` allows it: row i
+            holds the logits after token i of the chunk ("all"), the one row after its last token ("last"),
+            or no row ("none").
 
         Raises:
             ContextError: A chunk does not fit; no cache has changed.

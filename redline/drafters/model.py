@@ -1,4 +1,4 @@
-"""A smaller model of the family guesses, one token after another."""
+"""A smaller model of the family guesses, token by token."""
 
 from __future__ import annotations
 
@@ -77,6 +77,9 @@ class ModelDrafter:
     Samples as the target does unless told otherwise; under shared noise that makes it agree with the
     target as often as coupled draws can. Any other temperature or filter is as exact, for q is what it
     drew from; only acceptance changes.
+
+    It guesses from the common tokens as a rule (`guessable`). Where rows keep their bits it looks up what it
+    is probably going to guess next and reads that in the same pass: the same guesses in fewer passes.
 
     Args:
         backend: The draft model.

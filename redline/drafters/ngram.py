@@ -42,7 +42,7 @@ class Index:
         for size in self._sizes:
             at = self._last.get(tuple(last[-size:])) if size <= len(last) else None
             if at is not None:
-                copied = [*self.text[at : at + count], *after[max(at - len(self.text), 0) :]][:count]
+                copied = [*self.text[at : at + count], *after][:count]
                 while len(copied) < count:  # it runs into itself: a period
                     copied.append(copied[at - end])
                 return copied

@@ -284,6 +284,18 @@ def test_without_kernels_that_is_said(good, no_kernels, caplog):
     assert "C compiler" in said
 
 
+@pytest.mark.parametrize("content", [b"", b"no library at all"])
+def test_a_damaged_library_is_as_good_as_none(good, tmp_path, monkeypatch, caplog, content):
+    (tmp_path / "_kernels.so").write_bytes(content)
+    monkeypatch.setattr(kernels.c, "_HERE", tmp_path)
+    kernels.c.load.cache_clear()
+    try:
+        assert backends.open(good, device="cpu").traits.dtype == "float32"
+    finally:
+        kernels.c.load.cache_clear()
+    assert ["install redline again" in message for message in caplog.messages] == [True]
+
+
 @pytest.mark.parametrize(("variant", "said"), [("none", "REDLINE_KERNELS is none."), ("portable", None)])
 def test_the_environment_chooses_the_kernels(good, variant, said, monkeypatch, caplog):
     if variant == "portable" and not kernels.c.is_built():

@@ -73,6 +73,20 @@ def test_block_lets_a_likely_token_pay_for_an_unlikely_one():
     assert kept(Block()) == pytest.approx(3 / 4)
 
 
+@pytest.mark.parametrize(
+    "rule", [rule for rule in RULES.values() if rule.samples], ids=lambda rule: rule.name
+)
+@pytest.mark.parametrize("less", [1e-15, 1e-17, 1e-20, 1e-300])
+def test_laws_that_are_almost_the_same_keep_the_guess(rule, less):
+    """As at a low temperature: what is left over of one of them is next to nothing."""
+    p, q = flat(1, less), flat(1, less / 1000)
+    for draft, rows in ((q, p), (p, q)):
+        made = Draft.chain([0, 0], "made", [draft, draft])
+        for seed in range(5):
+            verdict = rule(made, {-1: rows, 0: rows, 1: rows}, Keyed(seed).stream("verify", 0))
+            assert verdict == Verdict((0, 1), 0)
+
+
 def test_a_ratio_over_the_smallest_float_is_kept():
     q = Dist(np.arange(2), np.array([5e-324, 1.0]))
     draft = Draft((0,), (ROOT,), (q,), "")

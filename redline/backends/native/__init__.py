@@ -1,9 +1,9 @@
-"""The native engine: Llama, Mistral, Qwen2 and Qwen3 models in torch, exact to the bit.
+"""The native engine: Llama, Mistral, Qwen2 and Qwen3 in kernels of its own or in torch, exact to the bit.
 
 Weights are held once: a GGUF file's on a CPU in the file's own bits, by `kernels`; else in float32 on a CPU
 and in bfloat16 on CUDA unless told otherwise. In bfloat16 on a CPU whose torch can pack that, only the
 linear layers are in it, and rows, keys and values in float32. On two AVX-512 cores Qwen2.5-Coder-1.5B
-(Q4_K_M) opens in 5 s and takes 1.6 GB with torch itself; in float32 it is 11 s and 6.6 GB (3.6 in bfloat16).
+(Q4_K_M) opens in 5 s and takes 1.6 GB with torch itself; in float32 it is 24 s and 6.6 GB (3.6 in bfloat16).
 
 torch computes with one thread a core unless told otherwise, and results do not depend on their number.
 Beside other busy processes fewer threads are much faster, since threads wait for each other.

@@ -28,7 +28,7 @@ _PROBES = (1, 1, 2, 3, 5, 8, 12, 31)
 
 
 class NativeBackend:
-    """A Llama-like model in torch that reads any number of texts at once. Implements `ports.Backend`.
+    """A Llama-like model that reads any number of texts at once. Implements `ports.Backend`.
 
     Not for several threads at a time; torch itself uses `threads` of them.
 

@@ -176,7 +176,7 @@ def find() -> Kernels | None:
         OptionError: The environment names a variant that is not there.
     """
     asked = os.environ.get(VARIANT)
-    if asked == "none" or not c.is_built():
+    if asked == "none" or c.fault():
         return None
     found = [(at, name) for at, name, runs in variants() if runs]
     for at, name in found:
@@ -196,7 +196,7 @@ def lacking() -> str:
     if asked == "none":
         return f"{VARIANT} is none."
     if numbers is None:
-        return "Redline's kernels were not built: install a C compiler, then redline again."
+        return c.fault()
     if numbers.name == "portable" and asked != "portable":
         return "This processor has neither AVX2 nor NEON, and redline's kernels in plain C are slow."
     return ""

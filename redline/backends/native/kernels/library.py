@@ -88,6 +88,17 @@ def is_built() -> bool:
     return any(_HERE.glob("_kernels*.so"))
 
 
+def fault() -> str:
+    """Why there is nothing to call, and what to do; empty where there is."""
+    if not is_built():
+        return "Redline's kernels were not built: install a C compiler, then redline again."
+    try:
+        load()
+    except (OSError, AttributeError) as error:
+        return f"Redline's kernels are damaged or of another version ({error}): install redline again."
+    return ""
+
+
 @cache
 def load() -> ctypes.CDLL:
     """The library.
