@@ -163,7 +163,8 @@ def running(engine: Engine) -> str:
     parts = []
     for role, backend in (("target", engine.target), ("draft", draft_of(engine))):
         if about := describe(backend):
-            threads = f", {about['threads']} threads" if about["threads"] else ""
+            count = about["threads"]
+            threads = f", {count} thread{'s' if count > 1 else ''}" if count else ""
             parts.append(f"{role} {about['name']}: {about['engine']}, {about['dtype']}{threads}")
     return " · ".join(parts)
 
