@@ -139,15 +139,10 @@ def _biased(logits: FloatArray, bias: Mapping[int, float]) -> FloatArray:
 
 def _penalised(logits: FloatArray, settings: Sampling, history: History) -> FloatArray:
     start = max(0, len(history.tokens) - int(settings.penalty_window)) if settings.penalty_window else 0
-    seen = np.unique(np.asarray(history.tokens[start:], np.int64))
-    output = np.asarray(history.tokens[max(start, history.prompt) :], np.int64)
-    written, counts = np.unique(output, return_counts=True)
-    # A drafter's row may be of fewer tokens than a text has.
-    seen, counts, written = (
-        seen[seen < len(logits)],
-        counts[written < len(logits)],
-        written[written < len(logits)],
-    )
+    text = np.asarray(history.tokens[start:], np.int64)
+    output = text[max(0, history.prompt - start) :]
+    seen = np.unique(text[text < len(logits)])  # a drafter's row may be of fewer tokens than a text has
+    written, counts = np.unique(output[output < len(logits)], return_counts=True)
     logits = logits.copy()
     rep = settings.repetition_penalty
     logits[seen] = np.where(logits[seen] > 0, logits[seen] / rep, logits[seen] * rep)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -48,6 +49,7 @@ class Guess:
 
     Attributes:
         scene, text: What it is for.
+        sampling: How to draw.
         depth: How many guesses it may have.
         unread: Tokens of the text or of the draft that the model has not read.
         vocabulary: Guesses are below this.
@@ -58,8 +60,9 @@ class Guess:
 
     scene: Scene
     text: Text
-    depth: int
-    unread: list[int]
+    sampling: Sampling
+    depth: int = 0
+    unread: list[int] = field(default_factory=list)
     vocabulary: int = 0
     copied: list[int] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)
@@ -106,6 +109,7 @@ class ModelDrafter:
         self.name = backend.name
         self._backend, self._sampling = backend, sampling
         self._width = min(backend.traits.vocab_size, target.traits.vocab_size)
+        self._looks_up = backend.traits.row_invariant
         self._pool = Pool(backend, keep)
         self._texts: dict[int, Text] = {}
 
@@ -120,6 +124,8 @@ class ModelDrafter:
 
     def read(self, key: int, tokens: Sequence[int]) -> None:
         text = self._texts[key]
+        if self._looks_up:
+            text.index.read(tokens)
         unread = list(tokens[text.cache.length : self._backend.traits.context])
         if unread and max(unread) < self._backend.traits.vocab_size:
             with self._guarded([key]):
@@ -168,6 +174,8 @@ class ModelDrafter:
         text, tokens = self._texts[scene.key], scene.history.tokens
         room = self._backend.traits.context - len(tokens)
         depth = min(scene.budget.depth, room + 1)  # the last guess is never read
+        vocabulary = guessable(tokens, self._width)
+        sampling, free = self._below(vocabulary, self._sampling or scene.sampling)
         unread = list(tokens[text.agreed :])
         if depth > 0 and max(unread, default=0) >= self._backend.traits.vocab_size and not text.lost:
             text.lost = True
@@ -175,13 +183,20 @@ class ModelDrafter:
                 f"{self.name} cannot read token {max(unread)}; it guesses no more in this text.",
                 stacklevel=2,
             )
-        if depth <= 0 or text.lost:
-            return Guess(scene, text, 0, [])
+        if depth <= 0 or text.lost or not free:
+            return Guess(scene, text, sampling)
         # The last token stays unread, so that there is always a row to draw the first guess from.
         keep = text.agreed + min(shared_prefix(text.read[text.agreed :], unread), len(unread) - 1)
         text.cache.rewind(keep)
         text.read, text.agreed = text.read[:keep], keep
-        return Guess(scene, text, depth, list(tokens[keep:]), guessable(tokens, self._width))
+        return Guess(scene, text, sampling, depth, list(tokens[keep:]), vocabulary)
+
+    def _below(self, vocabulary: int, sampling: Sampling) -> tuple[Sampling, bool]:
+        """How to draw from so many tokens only, and whether a bias leaves any of them."""
+        if not sampling.bias:
+            return sampling, True
+        bias = {token: b for token, b in sampling.bias.items() if token < vocabulary}
+        return replace(sampling, bias=bias), list(bias.values()).count(-math.inf) < vocabulary
 
     def _look_up(self, guess: Guess) -> list[int]:
         """What the model may be going to guess, to be read in the same pass.
@@ -189,7 +204,8 @@ class ModelDrafter:
         Only where rows keep their bits: then it changes no guess, only how many passes they take.
         """
         count = min(AHEAD, guess.depth - len(guess.tokens) - 1)
-        if count <= 0 or len(guess.unread) > AHEAD or not self._backend.traits.row_invariant:
+        # What is read with a copy gets logits for every row: of a long text that would be many.
+        if count <= 0 or len(guess.unread) > AHEAD or not self._looks_up:
             return []
         guess.text.index.read(guess.scene.history.tokens)
         return guess.text.index.copy(count, guess.tokens)
@@ -204,27 +220,17 @@ class ModelDrafter:
         cache, read = guess.text.cache, guess.text.read
         read += guess.unread
         for at, row in enumerate(rows):
-            token = self._draw(guess, row)
-            if len(guess.tokens) == guess.depth or guess.copied[at : at + 1] != [token]:
+            self._draw(guess, row)
+            guess.unread = guess.tokens[-1:]
+            if len(guess.tokens) == guess.depth or guess.copied[at : at + 1] != guess.unread:
                 cache.rewind(cache.length - len(guess.copied) + at)
-                guess.unread = guess.tokens[-1:]
                 return
-            read.append(guess.tokens[-1])
+            read += guess.unread
 
-    def _draw(self, guess: Guess, logits: NDArray[np.float32]) -> int | None:
-        """One more guess, the last one if the model does not trust in all; None where it may not guess."""
-        sampling = self._sampling or guess.scene.sampling
-        if sampling.bias:
-            bias = {token: b for token, b in sampling.bias.items() if token < guess.vocabulary}
-            sampling = replace(sampling, bias=bias)
-        history = guess.scene.history
-        if sampling.reads_history:
-            history = history.then(guess.tokens)
-        try:
-            q = distribution(logits, sampling, history)
-        except OptionError:  # a bias forbids all that it can guess, not all that the target can write
-            guess.depth = len(guess.tokens)
-            return None
+    def _draw(self, guess: Guess, logits: NDArray[np.float32]) -> None:
+        """One more guess, the last one if the model does not trust in all of them."""
+        history, sampling = guess.scene.history, guess.sampling
+        q = distribution(logits, sampling, history.then(guess.tokens) if sampling.reads_history else history)
         token = guess.scene.chance.pick(q, at=len(guess.tokens))
         guess.tokens.append(token)
         guess.dists.append(q)
@@ -233,7 +239,6 @@ class ModelDrafter:
         # Nothing follows the end of an answer.
         if guess.trust < guess.scene.budget.confidence or token in self._backend.tokenizer.ends:
             guess.depth = len(guess.tokens)
-        return token
 
 
 def top_probability(logits: NDArray[np.float32]) -> float:

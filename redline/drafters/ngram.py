@@ -96,5 +96,4 @@ class Ngram:
     def _copy(self, scene: Scene) -> Draft:
         index = self._indexes[scene.key]
         index.read(scene.history.tokens)
-        copied = index.copy(scene.budget.depth)
-        return Draft.chain(copied, self.name) if copied else Draft.empty(self.name)
+        return Draft.chain(index.copy(scene.budget.depth), self.name)

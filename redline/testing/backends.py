@@ -71,9 +71,8 @@ class BackendContract:
             assert rows.shape[0] == 4
             assert min(asked, width) <= rows.shape[1] <= width
             self.same(backend, rows, expected[:, : rows.shape[1]])
-        many = [
-            Chunk(backend.open(), tokens, vocabulary=1 + text) for text in range(18)
-        ]  # more than one pass
+        # More rows than go through the native engine together.
+        many = [Chunk(backend.open(), tokens, vocabulary=1 + text) for text in range(18)]
         for chunk, rows in zip(many, backend.extend(many), strict=True):
             assert rows.shape[1] >= min(chunk.vocabulary or 0, width)
             self.same(backend, rows, expected[:, : rows.shape[1]])

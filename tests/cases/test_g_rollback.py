@@ -21,7 +21,7 @@ def test_32_a_model_that_drafts_for_itself_is_right_to_the_end(depth, monkeypatc
 
     mlxcel #994, PR #1002; vllm PR #5765, PR #9730
     """
-    monkeypatch.setattr(model, "AHEAD", 0)
+    monkeypatch.setattr(model, "AHEAD", 0)  # a pass a guess; test_drafters.py is about reading ahead
     target, backend = tiny(), tiny()
     result = write(target, PROMPT, ModelDrafter(backend, target), depth, limits=512)
     assert result.metrics.acceptance == 1.0

@@ -53,7 +53,7 @@ def test_49_forwards_are_as_many_as_rounds(depth, rights):
 @pytest.mark.parametrize("depth", [1, 4, 8])
 def test_49_the_draft_model_runs_once_for_each_guess(depth, monkeypatch):
     """Draft forwards beyond the guesses they make. transformers PR #32370"""
-    monkeypatch.setattr(model, "AHEAD", 0)
+    monkeypatch.setattr(model, "AHEAD", 0)  # a pass a guess; test_drafters.py is about reading ahead
     target, backend = tiny(), tiny(seed=6)
     result = write(target, PROMPT * 9, ModelDrafter(backend, target), depth, limits=40)
     assert len(backend.passes) == 1 + result.metrics.proposed

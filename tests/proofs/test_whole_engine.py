@@ -176,8 +176,17 @@ def test_drafts_that_end_where_the_model_doubts(rule):
 
 
 @rules(EXACT_RULES)
-@pytest.mark.parametrize("settings", ["nothing on", "all penalties in a window", "no common token"])
-def test_drafts_of_common_tokens(rule, settings, monkeypatch):
+@pytest.mark.parametrize(
+    ("sampling", "prompt", "widths"),
+    [
+        (WARM, PROMPT, {2, 3}),
+        (SETTINGS["all penalties in a window"], PROMPT, {2, 3}),
+        # At first there is nothing to guess, and no pass is made for it.
+        (Sampling(temperature=1, bias={0: -np.inf, 1: -np.inf}), [2, 0, 1], {3}),
+    ],
+    ids=["nothing on", "all penalties in a window", "no common token"],
+)
+def test_drafts_of_common_tokens(rule, sampling, prompt, widths, monkeypatch):
     """Some guesses can be any token, and some only one that is not rare."""
     monkeypatch.setattr(vocabulary, "COMMON", 2)
     monkeypatch.setattr(vocabulary, "RECENT", 2)
@@ -190,13 +199,9 @@ def test_drafts_of_common_tokens(rule, settings, monkeypatch):
         return extend(chunks)
 
     monkeypatch.setattr(small, "extend", spy)
-    limits, forbidden = Limits(max_tokens=4, stop_tokens=NO_END), {0: -np.inf, 1: -np.inf}
-    sampling = (
-        Sampling(temperature=1, bias=forbidden) if settings == "no common token" else SETTINGS[settings]
-    )
-    prompt = [2, 0, 1] if settings == "no common token" else PROMPT
+    limits = Limits(max_tokens=4, stop_tokens=NO_END)
     law = emitted(ModelDrafter(small, target()), rule, sampling, limits, Fixed(2), prompt=prompt)
-    assert asked == {2, 3}
+    assert asked == widths
     assert distance(law, plain(sampling, limits, prompt)) < EXACT
 
 
