@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from redline.core.ports import Traits
 from redline.core.types import Step
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What came from one drafter; the numbers mean what they do in `Metrics`."""
+
+    proposed: int
+    accepted: int
+    seconds: float
+
+    @property
+    def acceptance(self) -> float | None:
+        return self.accepted / self.proposed if self.proposed else None
+
 
 PARTS = ("draft", "target", "verify", "rewind", "other")
 
@@ -21,6 +35,7 @@ DEFINITIONS: Mapping[str, str] = {
     "acceptance_at": "entry d − 1: how often a guess at depth d was kept when the one before it was",
     "seconds": "time of those steps, from the guess to the repaired cache",
     "tokens_per_s": "tokens / seconds, of sums and never a mean of rates",
+    "sources": "by who guessed: proposed, accepted, acceptance as above, and the seconds of guessing",
     "share": "where the seconds went: draft, target, verify, rewind, other; sums to 1",
     "prefill_tokens": "prompt tokens read; those found in a kept cache are not read again",
     "prefill_s": "seconds that took",
@@ -36,6 +51,7 @@ class Metrics:
     proposed: int
     accepted: int
     acceptance_at: tuple[float, ...]
+    sources: Mapping[str, Source]
     seconds: float
     share: Mapping[str, float]
     prefill_tokens: int
@@ -55,7 +71,11 @@ class Metrics:
 
     def to_json(self) -> dict[str, Any]:
         """Every number by the name it has in `DEFINITIONS`."""
-        return {name: getattr(self, name) for name in DEFINITIONS}
+        document = {name: getattr(self, name) for name in DEFINITIONS}
+        sources = {
+            name: {**asdict(each), "acceptance": each.acceptance} for name, each in self.sources.items()
+        }
+        return {**document, "sources": sources}
 
 
 def checked_widths(steps: Iterable[Step]) -> list[int]:
@@ -87,14 +107,27 @@ def fold(steps: Iterable[Step]) -> Metrics:
     return Metrics(
         tokens=sum(len(step.emitted) for step in decode),
         steps=len(decode),
-        proposed=sum(step.judged for step in decode),
+        proposed=sum(len(step.counted) for step in decode),
         accepted=sum(step.accepted for step in decode),
         acceptance_at=_acceptance_at(decode),
+        sources=_by_source(decode),
         seconds=seconds,
         share={part: s / seconds if seconds else 0.0 for part, s in spent.items()},
         prefill_tokens=sum(step.prefilled for step in prefill),
         prefill_s=sum(step.seconds for step in prefill),
     )
+
+
+def _by_source(steps: list[Step]) -> dict[str, Source]:
+    names = {name for step in steps for name in (*step.spent, *step.sources)}
+    return {
+        name: Source(
+            proposed=sum(step.sources[i] == name for step in steps for i in step.counted),
+            accepted=sum(step.sources[i] == name for step in steps for i in step.path),
+            seconds=sum(step.spent.get(name, 0.0) for step in steps),
+        )
+        for name in sorted(names)
+    }
 
 
 def _acceptance_at(steps: list[Step]) -> tuple[float, ...]:

@@ -54,6 +54,26 @@ class Rule(Protocol):
         ...
 
 
+class Constraint(Protocol):
+    """What may come next: one state of a grammar. It never changes, so there is nothing to roll back."""
+
+    def allowed(self) -> NDArray[np.bool_] | None:
+        """Which tokens may come next, shape (V,); None where all may, as they do behind an end token."""
+        ...
+
+    def takes(self, tokens: Sequence[int]) -> int:
+        """How many of these tokens, from the first on, may follow one another."""
+        ...
+
+    def forced(self) -> list[int]:
+        """The tokens to come as far as there is no choice; none where there is one."""
+        ...
+
+    def after(self, token: int) -> Constraint:
+        """The state behind an allowed token."""
+        ...
+
+
 class Pace(Protocol):
     """Chooses how much to guess. One object a text; it learns from that text's steps alone."""
 
@@ -72,6 +92,9 @@ class Scene:
         budget: How much to guess at most; depth is at least 1.
         sampling: How the target will sample.
         chance: Noise for drawing guesses; under a rule with shared noise, the target's own.
+        trees: Drafts may have branches; else they must be chains.
+        needs_q: What guesses were drawn from will be read. Else a guess that stands twice is one too many.
+        constraint: What the next token may be, if not anything. A guess that it forbids is a wasted one.
     """
 
     key: int
@@ -79,6 +102,9 @@ class Scene:
     budget: Budget
     sampling: Sampling
     chance: Chance
+    trees: bool = False
+    needs_q: bool = True
+    constraint: Constraint | None = None
 
 
 @runtime_checkable
@@ -115,6 +141,28 @@ class Drafter(Protocol):
     def close(self) -> None:
         """Give back whatever it holds."""
         ...
+
+
+@runtime_checkable
+class Watcher(Protocol):
+    """What a drafter may offer besides: it looks at what the target thought, kept or not."""
+
+    def watch(self, key: int, tokens: Sequence[int], rows: Sequence[NDArray[np.float32]]) -> None:
+        """The target's logits after tokens of the last pass; a row may be gone with the next pass.
+
+        Args:
+            key: Which text.
+            tokens: The tokens whose rows were computed, in no order that means anything.
+            rows: One a token, shape (vocab_size,).
+        """
+        ...
+
+
+@runtime_checkable
+class Composed(Protocol):
+    """What a drafter that asks others may offer besides."""
+
+    spent: Mapping[str, float]  # seconds of the last `propose`, by who was asked
 
 
 @runtime_checkable

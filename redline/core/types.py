@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias, overload
 
 from redline.core.dist import Dist
 from redline.core.topology import ROOT, depths, path
@@ -25,39 +25,54 @@ class Draft:
         tokens: Guessed ids, parents before children, length n.
         parents: Index of each token's parent, smaller than its own, or `ROOT`; length n.
         dists: What each token was drawn from; `Dist.point` for a deterministic guess; length n.
-        source: Name of the drafter, for records and pictures.
+        sources: Who guessed each of them, for records and pictures; length n.
+        trust: How probable its drafter thinks each is to be kept if its parent is, from 0 to 1; length n.
+            1 where left out: a drafter that cannot tell. No rule reads it.
 
     Raises:
-        ValueError: Lengths differ, a parent follows its child, or a token could not have been drawn.
+        ValueError: Lengths differ, a parent follows its child, a token could not have been drawn, or trust is
+            no probability.
     """
 
     tokens: tuple[int, ...]
     parents: tuple[int, ...]
     dists: tuple[Dist, ...]
-    source: str
+    sources: tuple[str, ...]
+    trust: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        if not len(self.tokens) == len(self.parents) == len(self.dists):
-            raise ValueError("tokens, parents and dists must have one entry per guess")
+        if not self.trust:
+            object.__setattr__(self, "trust", (1.0,) * len(self.tokens))
+        each = (self.tokens, self.parents, self.dists, self.sources, self.trust)
+        if any(len(things) != len(self.tokens) for things in each):
+            raise ValueError("tokens, parents, dists, sources and trust must have one entry per guess")
+        if not all(0 <= trust <= 1 for trust in self.trust):
+            raise ValueError("trust is a probability, from 0 to 1")
         for i, (token, parent, q) in enumerate(zip(self.tokens, self.parents, self.dists, strict=True)):
             if not ROOT <= parent < i:
                 raise ValueError(f"guess {i} has parent {parent}; parents come before their children")
-            if q.prob(token) <= 0:
+            if not q.prob(token) > 0:  # written so that NaN is refused too
                 raise ValueError(f"guess {i} is token {token}, which its own distribution cannot produce")
 
     def __len__(self) -> int:
         return len(self.tokens)
 
     @classmethod
-    def empty(cls, source: str = "none") -> Draft:
+    def empty(cls) -> Draft:
         """No guess at all: with it, a speculative step is a plain decoding step."""
-        return cls((), (), (), source)
+        return cls((), (), (), ())
 
     @classmethod
-    def chain(cls, tokens: Sequence[int], source: str, dists: Sequence[Dist] | None = None) -> Draft:
+    def chain(
+        cls,
+        tokens: Sequence[int],
+        source: str,
+        dists: Sequence[Dist] | None = None,
+        trust: Sequence[float] = (),
+    ) -> Draft:
         """One guess after another; deterministic ones where `dists` is left out."""
-        drawn = tuple(dists) if dists is not None else tuple(Dist.point(t) for t in tokens)
-        return cls(tuple(tokens), tuple(range(ROOT, len(tokens) - 1)), drawn, source)
+        drawn, n = tuple(map(Dist.point, tokens) if dists is None else dists), len(tokens)
+        return cls(tuple(tokens), tuple(range(ROOT, n - 1)), drawn, (source,) * n, tuple(trust))
 
     @property
     def is_chain(self) -> bool:
@@ -72,9 +87,21 @@ class Draft:
         """The tokens from a first guess down to `node`; none for `ROOT`."""
         return [self.tokens[i] for i in path(self.parents, node)]
 
+    @property
+    def survival(self) -> list[float]:
+        """How probable each guess is to be kept by its drafter's account: trust along its path, multiplied."""
+        found: list[float] = []
+        for trust, parent in zip(self.trust, self.parents, strict=True):
+            found.append(trust * (found[parent] if parent != ROOT else 1.0))
+        return found
+
     def cut(self, depth: int) -> Draft:
         """The draft without the guesses deeper than `depth`, for drafters that make more than is asked."""
-        keep = [i for i, deep in enumerate(depths(self.parents)) if deep <= depth]
+        return self.only([i for i, deep in enumerate(depths(self.parents)) if deep <= depth])
+
+    def only(self, nodes: Collection[int]) -> Draft:
+        """The draft without all other guesses; with every node its parent must be there."""
+        keep = sorted(nodes)
         if len(keep) == len(self):
             return self
         index = {ROOT: ROOT} | {old: new for new, old in enumerate(keep)}
@@ -82,7 +109,8 @@ class Draft:
             tuple(self.tokens[i] for i in keep),
             tuple(index[self.parents[i]] for i in keep),
             tuple(self.dists[i] for i in keep),
-            self.source,
+            tuple(self.sources[i] for i in keep),
+            tuple(self.trust[i] for i in keep),
         )
 
 
@@ -114,12 +142,34 @@ class Budget:
     confidence: float = 0.0
 
 
+class Text(Sequence[int]):
+    """Somebody else's growing list, to be read and not changed. Slices are copies."""
+
+    __slots__ = ("_tokens",)
+
+    def __init__(self, tokens: list[int]) -> None:
+        self._tokens = tokens
+
+    def __len__(self) -> int:
+        return len(self._tokens)
+
+    @overload
+    def __getitem__(self, at: int) -> int: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[int]: ...
+    def __getitem__(self, at: int | slice) -> int | list[int]:
+        return self._tokens[at]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._tokens)
+
+
 @dataclass(frozen=True, slots=True)
 class History:
     """The text so far as sampling sees it.
 
     Attributes:
-        tokens: Prompt and everything after it. It may be the engine's own list: read it, do not keep it.
+        tokens: Prompt and everything after it. It may be a view of a growing text: read it, do not keep it.
         prompt: How many of them are the prompt.
     """
 
@@ -147,9 +197,11 @@ class Step:
         proposed: The guesses put before the target.
         parents: Their places in the tree.
         path: The guesses that became text, from the root down; they lead `emitted`.
-        source: The drafter's name.
+        sources: Who guessed each of them.
         draft_s, target_s, verify_s, rewind_s, other_s: Seconds spent guessing, in the target, judging,
             repairing the cache, and in the loop around them.
+        spent: Seconds of making these guesses, by who was asked, whether or not it had any.
+        fault: Why the drafter is not asked any more in this text, where this step found that out.
         finish: Why the text ended here, or None.
     """
 
@@ -161,12 +213,14 @@ class Step:
     parents: tuple[int, ...] = ()
     path: tuple[int, ...] = ()
     prefilled: int = 0
-    source: str = "none"
+    sources: tuple[str, ...] = ()
     draft_s: float = 0.0
     target_s: float = 0.0
     verify_s: float = 0.0
     rewind_s: float = 0.0
     other_s: float = 0.0
+    spent: Mapping[str, float] = field(default_factory=dict)
+    fault: str = ""
     finish: Finish | None = None
 
     @property
@@ -180,19 +234,23 @@ class Step:
         return max(depths(self.parents), default=0)
 
     @property
-    def judged(self) -> int:
-        """How many guesses counted: those behind the end of the text were put before nobody."""
-        if not self.finish:
-            return len(self.proposed)
-        return sum(deep <= len(self.emitted) for deep in depths(self.parents))
+    def counted(self) -> list[int]:
+        """The guesses that were judged: those behind the end of the text were put before nobody."""
+        end = len(self.emitted) if self.finish else len(self.proposed)
+        return [i for i, deep in enumerate(depths(self.parents)) if deep <= end]
 
     @property
     def refused(self) -> int | None:
-        """The guess in whose place the target wrote a token of its own; None where it had none to refuse."""
+        """The token in whose place the target wrote one of its own; None where it had none to refuse."""
+        return None if self.refused_node is None else self.proposed[self.refused_node]
+
+    @property
+    def refused_node(self) -> int | None:
+        """Which guess that was: the first one there."""
         if len(self.emitted) == len(self.path):
             return None
         last = self.path[-1] if self.path else ROOT
-        return next((self.proposed[i] for i, parent in enumerate(self.parents) if parent == last), None)
+        return next((i for i, parent in enumerate(self.parents) if parent == last), None)
 
     @property
     def seconds(self) -> float:

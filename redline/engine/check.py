@@ -86,21 +86,22 @@ def check_length(target: Backend, text: str) -> None:
         )
 
 
-def check_drafts(
-    drafter: Drafter, drafts: Sequence[Draft], scenes: Sequence[Scene], rule: Rule, target: Backend
-) -> None:
-    """Refuse drafts that break their budgets, or that rule or target cannot take."""
-    who = f"The drafter {drafter.name}"
-    if len(drafts) != len(scenes):
-        raise OptionError(f"{who} made {len(drafts)} drafts for {len(scenes)} texts.", FAULT)
-    for draft, scene in zip(drafts, scenes, strict=True):
-        if len(draft) > scene.budget.nodes or max(depths(draft.parents), default=0) > scene.budget.depth:
-            raise OptionError(f"{who} guessed more than its budget, {scene.budget}.", FAULT)
-        if any(not 0 <= token < target.traits.vocab_size for token in draft.tokens):
-            raise OptionError(f"{who} guessed an id that {target.name} does not have.", FAULT)
-        if not draft.is_chain and not (rule.trees and target.traits.trees):
-            taker = target.name if rule.trees else f"the rule {rule.name}"
-            raise OptionError(
-                f"{who} guesses trees, and {taker} takes chains only.",
-                "Use the rule matching or tree on a target with trees, or a drafter of chains.",
-            )
+def check_draft(draft: Draft, scene: Scene, rule: Rule, target: Backend) -> None:
+    """Refuse a draft that breaks its budget, or that rule or target cannot take.
+
+    Raises:
+        OptionError: Says what the drafter did.
+    """
+    if not isinstance(draft, Draft):
+        raise OptionError(f"It made {draft!r} where a Draft was due.", FAULT)
+    if len(draft) > scene.budget.nodes or max(depths(draft.parents), default=0) > scene.budget.depth:
+        raise OptionError(f"It guessed more than its budget, {scene.budget}.", FAULT)
+    for token in draft.tokens:
+        if not is_whole(token) or not 0 <= token < target.traits.vocab_size:
+            raise OptionError(f"It guessed {token!r}, which {target.name} does not have.", FAULT)
+    if not draft.is_chain and not scene.trees:
+        taker = target.name if rule.trees else f"the rule {rule.name}"
+        raise OptionError(
+            f"It guesses trees, and {taker} takes chains only.",
+            "Use the rule matching or tree on a target with trees, or a drafter of chains.",
+        )

@@ -10,12 +10,13 @@ from itertools import count
 from redline.backends.pool import Pool
 from redline.core.chance import Keyed
 from redline.core.pace import Fixed
-from redline.core.ports import Backend, Drafter, Noise, Pace, Rule
+from redline.core.ports import Backend, Constraint, Drafter, Noise, Pace, Rule
 from redline.core.sampling import Sampling
 from redline.core.stop import Ending, Limits
 from redline.core.types import Step
 from redline.core.verify import Matching
 from redline.engine.check import check_engine, check_text
+from redline.engine.guard import Guard
 from redline.engine.live import Live
 from redline.engine.loop import advance
 
@@ -55,6 +56,7 @@ class Engine:
         check_engine(target, drafter, prefill, keep)
         self.target, self.drafter, self.rule = target, drafter, rule or Matching()
         self.live: dict[int, Live] = {}
+        self._guard = Guard(drafter, self.rule, target) if drafter else None
         self._pace, self._prefill, self._noise = pace, prefill, noise
         self._pool, self._abandoned, self._owned = Pool(target, keep), deque[int](), owned
 
@@ -68,8 +70,14 @@ class Engine:
         sampling: Sampling | None = None,
         limits: Limits | None = None,
         seed: int | None = None,
+        constraint: Constraint | None = None,
     ) -> int:
         """Begin a text; it moves with the next `step()`.
+
+        Args:
+            prompt: Its first tokens.
+            sampling, limits, seed: How to go on, when to end, and what makes it repeatable.
+            constraint: What may come at all; see `redline.grammar`.
 
         Returns:
             Its key. Where no seed was given, `live[key].seed` tells the fresh one.
@@ -87,10 +95,11 @@ class Engine:
         ending, noise = Ending(limits or Limits(), room, self.target.tokenizer), self._noise(seed)
         key = next(_KEYS)
         cache = self._pool.take(prompt)
-        self.live[key] = Live(key, list(prompt), len(prompt), cache, ending, pace, sampling, seed, noise)
-        if self.drafter:
+        live = Live(key, list(prompt), len(prompt), cache, ending, pace, sampling, seed, noise, constraint)
+        self.live[key] = live
+        if self._guard:
             try:
-                self.drafter.start(key, prompt)
+                self._guard.start(key, live.history.tokens)
             except BaseException:
                 self.cancel(key)
                 raise
@@ -104,8 +113,9 @@ class Engine:
             `Stream` reads it, so that several readers can take turns in calling this.
 
         Raises:
-            Exception: What drafter or target raise. The texts of that pass are gone, because a pass cut
-                short, by ctrl-C too, leaves caches that nobody can trust.
+            Exception: What the target raises. The texts of that pass are gone, because a pass cut
+                short, by ctrl-C too, leaves caches that nobody can trust. What the drafter raises costs its
+                guesses in that text; the record says so.
         """
         self._sweep()
         lives = list(self.live.values())
@@ -113,7 +123,7 @@ class Engine:
         steps = [Step(live.key, len(live.tokens), finish="length") for live in lives if live.ending.finish]
         lives = [live for live in lives if not live.ending.finish]
         try:
-            steps += advance(self.target, self.drafter, self.rule, lives, self._prefill) if lives else []
+            steps += advance(self.target, self._guard, self.rule, lives, self._prefill) if lives else []
         except BaseException as error:
             for live in lives:
                 live.fault = error
@@ -160,8 +170,8 @@ class Engine:
             self._pool.give(live.cache, live.tokens[: live.cache.length])
         else:
             live.cache.close()
-        if self.drafter:
-            self.drafter.stop(live.key)
+        if self._guard:
+            self._guard.stop(live.key)
 
     def _sweep(self) -> None:
         while self._abandoned:

@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 
 from redline.core.errors import OptionError, RedlineError, is_whole
 from redline.core.metrics import Metrics, fold, inexact_widths
+from redline.core.ports import Constraint
 from redline.core.sampling import Sampling
 from redline.core.stop import Limits
 from redline.core.types import Finish, Step
@@ -32,7 +33,7 @@ class Piece:
         token: The id behind it.
         origin: "guess": a kept guess. "correction": the target's own word after a refused guess.
             "bonus": its own word after guesses that were all kept. "plain": nothing had been guessed.
-        source: Who had guessed.
+        source: Who had guessed it, or what it corrects or follows; "" where nobody had.
     """
 
     text: str
@@ -97,9 +98,17 @@ def pieces(step: Step) -> list[Piece]:
     if step.proposed:
         own = "bonus" if step.refused is None else "correction"
     return [
-        Piece(text, token, "guess" if i < step.accepted else own, step.source)
+        Piece(text, token, "guess" if i < step.accepted else own, _source(step, i))
         for i, (token, text) in enumerate(zip(step.emitted, step.texts, strict=True))
     ]
+
+
+def _source(step: Step, i: int) -> str:
+    """Who is behind the i-th emitted token: guessed it, was corrected by it, or led to it."""
+    node = step.path[i] if i < step.accepted else step.refused_node
+    if node is None and step.path:
+        node = step.path[-1]
+    return "" if node is None else step.sources[node]
 
 
 class Stream(Iterator[Piece]):
@@ -186,12 +195,14 @@ def stream(
     sampling: Sampling | None = None,
     limits: Limits | None = None,
     seed: int | None = None,
+    constraint: Constraint | None = None,
 ) -> Stream:
     """Write one text piece by piece; closing the stream cancels it. Arguments as for `generate`.
 
     Several streams of one engine may be read in turns: whoever reads moves them all.
     """
-    return Stream(engine, engine.submit(to_tokens(engine, prompt), sampling, limits, seed))
+    key = engine.submit(to_tokens(engine, prompt), sampling, limits, seed, constraint)
+    return Stream(engine, key)
 
 
 def generate(
@@ -200,6 +211,7 @@ def generate(
     sampling: Sampling | None = None,
     limits: Limits | None = None,
     seed: int | None = None,
+    constraint: Constraint | None = None,
 ) -> Result:
     """Write one text.
 
@@ -209,11 +221,12 @@ def generate(
         sampling: How the target samples; greedy when left out.
         limits: Where to end; at the model's own stop tokens or the end of the context when left out.
         seed: Repeats an earlier run; a fresh one when left out. The result tells it.
+        constraint: What may come at all, such as JSON of a schema; see `redline.grammar`.
 
     Raises:
         RedlineError: The prompt is empty or too long, or an option cannot be honoured.
     """
-    return generate_many(engine, [prompt], sampling, limits, seed)[0]
+    return generate_many(engine, [prompt], sampling, limits, seed, constraint)[0]
 
 
 def generate_many(
@@ -222,11 +235,12 @@ def generate_many(
     sampling: Sampling | None = None,
     limits: Limits | None = None,
     seed: int | Sequence[int] | None = None,
+    constraint: Constraint | None = None,
 ) -> list[Result]:
     """Write several texts as one batch; each is what it would have been alone. See `generate`.
 
     Args:
-        engine, sampling, limits: As for `generate`.
+        engine, sampling, limits, constraint: As for `generate`.
         prompts: One a text.
         seed: One for all of them, so that equal prompts give equal texts; or a list with one for each.
     """
@@ -239,7 +253,7 @@ def generate_many(
     streams: list[Stream] = []
     try:
         for prompt, own in zip(tokens, seeds, strict=True):
-            streams.append(stream(engine, prompt, sampling, limits, own))
+            streams.append(stream(engine, prompt, sampling, limits, own, constraint))
         for each in streams:
             while each.step():
                 pass

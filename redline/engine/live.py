@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 
+import numpy as np
+from numpy.typing import NDArray
+
 from redline.core.dist import Dist
-from redline.core.ports import Cache, Logits, Noise, Pace
+from redline.core.ports import Cache, Constraint, Logits, Noise, Pace
 from redline.core.sampling import Sampling, distribution
 from redline.core.stop import Ending
-from redline.core.types import Budget, Draft, History, Step
+from redline.core.topology import ROOT
+from redline.core.types import Budget, Draft, History, Step, Text
 
 
 @dataclass(slots=True)
@@ -18,6 +23,7 @@ class Live:
     """One text. Between steps its cache holds all of its tokens but the last.
 
     Attributes:
+        constraint: What the next token may be, if not anything.
         inbox: Its records, until a reader takes them.
         fault: What ended it, where that was an error.
     """
@@ -31,6 +37,7 @@ class Live:
     sampling: Sampling
     seed: int
     noise: Noise
+    constraint: Constraint | None = None
     passes: int = 0
     inbox: deque[Step] = field(default_factory=deque)
     fault: BaseException | None = None
@@ -42,7 +49,14 @@ class Live:
 
     @property
     def history(self) -> History:
-        return History(self.tokens, self.prompt)
+        return History(Text(self.tokens), self.prompt)
+
+    def add(self, emitted: Sequence[int]) -> None:
+        """More of the text is certain."""
+        self.tokens += emitted
+        if self.constraint and not self.ending.finish:  # what ends a text is no part of it
+            for token in emitted:
+                self.constraint = self.constraint.after(token)
 
     def budget(self) -> Budget:
         """What the pace asks for, cut so that the target's own token still fits behind the guesses."""
@@ -67,13 +81,30 @@ class Rows(dict[int, Dist]):
         super().__init__()
         self.waited_s = 0.0
         self._live, self._draft, self._logits = live, draft, logits
+        self._last = live.tokens[-1]
+        self._seen: dict[int, NDArray[np.float32]] = {}
+        self._states = {ROOT: live.constraint}
+
+    @property
+    def looked_at(self) -> tuple[list[int], list[NDArray[np.float32]]]:
+        """Tokens whose rows were asked for, and those rows."""
+        nodes, guesses = list(self._seen), self._draft.tokens
+        return [guesses[node] if node != ROOT else self._last for node in nodes], [*self._seen.values()]
 
     def __missing__(self, node: int) -> Dist:
         sampling, history = self._live.sampling, self._live.history
         if sampling.reads_history:
             history = history.then(self._draft.path(node))
         began = perf_counter()
-        row = self._logits[node + 1]
+        row = self._seen[node] = self._logits[node + 1]
         self.waited_s += perf_counter() - began
-        self[node] = distribution(row, sampling, history)
+        state = self._state(node)
+        self[node] = distribution(row, sampling, history, state.allowed() if state else None)
         return self[node]
+
+    def _state(self, node: int) -> Constraint | None:
+        """What may follow a node; rules ask for a parent's law first, so its state is there."""
+        if node not in self._states:
+            before = self._state(self._draft.parents[node])
+            self._states[node] = before.after(self._draft.tokens[node]) if before else None
+        return self._states[node]

@@ -7,14 +7,14 @@ from dataclasses import replace
 from time import perf_counter
 
 from redline.core.errors import OptionError, RewindError
-from redline.core.ports import Backend, Chance, Chunk, Deferring, Drafter, Logits, Rule, Scene
+from redline.core.ports import Backend, Chance, Chunk, Deferring, Logits, Rule, Scene
 from redline.core.types import Draft, Step
-from redline.engine.check import check_drafts
+from redline.engine.guard import Guard
 from redline.engine.live import Live, Rows
 
 
 def advance(
-    target: Backend, drafter: Drafter | None, rule: Rule, lives: Sequence[Live], prefill: int
+    target: Backend, drafter: Guard | None, rule: Rule, lives: Sequence[Live], prefill: int
 ) -> list[Step]:
     """One target pass over texts of which each reads a piece of its prompt or writes at least one token.
 
@@ -46,8 +46,10 @@ def advance(
     for i, (live, chunk) in enumerate(zip(lives, chunks, strict=True)):
         part = len(chunk.tokens) / read
         guessing = (drafted - started) / len(drafts) if live.key in drafts else 0.0
+        spent = drafter.spent if drafter and live.key in drafts else {}
         steps[i] = replace(
             steps[i],
+            spent=spent,
             draft_s=steps[i].draft_s + guessing,
             target_s=steps[i].target_s + (passed - drafted) * part,
             other_s=spare * part,
@@ -57,24 +59,30 @@ def advance(
     return steps
 
 
-def propose(target: Backend, drafter: Drafter | None, rule: Rule, lives: Sequence[Live]) -> dict[int, Draft]:
+def propose(target: Backend, drafter: Guard | None, rule: Rule, lives: Sequence[Live]) -> dict[int, Draft]:
     """A draft for every text by its key; an empty one where no guess could be used."""
     drafts = {live.key: Draft.empty() for live in lives}
     if drafter is None:
         return drafts
+    trees = rule.trees and target.traits.trees
     scenes = [
-        Scene(live.key, live.history, budget, live.sampling, _chance(live, rule, "draft"))
+        Scene(
+            live.key,
+            live.history,
+            budget,
+            live.sampling,
+            _chance(live, rule, "draft"),
+            trees,
+            rule.needs_q,
+            live.constraint,
+        )
         for live in lives
-        if (budget := live.budget()).depth > 0
+        if drafter.is_asked(live.key) and (budget := live.budget()).depth > 0
     ]
-    if scenes:
-        proposed = drafter.propose(scenes)
-        check_drafts(drafter, proposed, scenes, rule, target)
-        drafts |= {scene.key: draft for scene, draft in zip(scenes, proposed, strict=True)}
-    return drafts
+    return drafts | drafter.propose(scenes) if scenes else drafts
 
 
-def settle(live: Live, draft: Draft, logits: Logits, drafter: Drafter | None, rule: Rule) -> Step:
+def settle(live: Live, draft: Draft, logits: Logits, drafter: Guard | None, rule: Rule) -> Step:
     """Judge a draft, add what is kept to the text, and make the cache forget the rest.
 
     Raises:
@@ -85,7 +93,7 @@ def settle(live: Live, draft: Draft, logits: Logits, drafter: Drafter | None, ru
     verdict = rule(draft, rows, _chance(live, rule, "verify"))
     kept = [draft.tokens[node] for node in verdict.accepted]
     emitted, texts = live.ending.take([*kept, verdict.token])
-    live.tokens += emitted
+    live.add(emitted)
     live.passes += 1
     judged = perf_counter()
     # The pending token's slot is position - 1, so node i of the draft is at slot position + i.
@@ -94,7 +102,7 @@ def settle(live: Live, draft: Draft, logits: Logits, drafter: Drafter | None, ru
         raise RewindError(f"The cache has {live.cache.length} entries for {len(live.tokens)} tokens.")
     rewound = perf_counter()
     if drafter:
-        drafter.observe(live.key, emitted, verdict)
+        drafter.observe(live.key, emitted, verdict, *rows.looked_at)
     return Step(
         live.key,
         position,
@@ -103,16 +111,17 @@ def settle(live: Live, draft: Draft, logits: Logits, drafter: Drafter | None, ru
         draft.tokens,
         draft.parents,
         path=verdict.accepted[: len(emitted)],
-        source=draft.source,
+        sources=draft.sources,
         draft_s=perf_counter() - rewound,
         target_s=rows.waited_s,
         verify_s=judged - began - rows.waited_s,
         rewind_s=rewound - judged,
+        fault=drafter.fault(live.key) if drafter else "",
         finish=live.ending.finish,
     )
 
 
-def _try_to_settle(live: Live, draft: Draft, logits: Logits, drafter: Drafter | None, rule: Rule) -> Step:
+def _try_to_settle(live: Live, draft: Draft, logits: Logits, drafter: Guard | None, rule: Rule) -> Step:
     """Settle a text; what is wrong with it alone, such as a bias that leaves no token, ends it alone."""
     try:
         return settle(live, draft, logits, drafter, rule)
@@ -121,7 +130,7 @@ def _try_to_settle(live: Live, draft: Draft, logits: Logits, drafter: Drafter | 
         return Step(live.key, len(live.tokens), finish="failed")
 
 
-def _read_along(live: Live, chunk: Chunk, drafter: Drafter | None) -> Step:
+def _read_along(live: Live, chunk: Chunk, drafter: Guard | None) -> Step:
     """The record of a piece of prompt; the drafter reads it too, so that guessing need not begin with it."""
     began = perf_counter()
     if drafter and live.ending.left > 1:  # else nobody will ask it to guess

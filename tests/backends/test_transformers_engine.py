@@ -134,7 +134,7 @@ class Forked:
                 continue
             tokens = ((right[0] + 1) % 256, right[0], right[1], right[1])
             dists = tuple(Dist.point(token) for token in tokens)
-            drafts.append(Draft(tokens, (-1, -1, 0, 1), dists, "forked"))
+            drafts.append(Draft(tokens, (-1, -1, 0, 1), dists, ("forked",) * 4))
         return drafts
 
     def start(self, key, tokens): ...

@@ -130,7 +130,7 @@ def siblings(tokens):
 
     def draft(scene):
         few = tokens[: scene.budget.nodes]
-        return Draft(tuple(few), (ROOT,) * len(few), tuple(Dist.point(t) for t in few), "siblings")
+        return Draft(tuple(few), (ROOT,) * len(few), tuple(map(Dist.point, few)), ("siblings",) * len(few))
 
     return Says(draft)
 

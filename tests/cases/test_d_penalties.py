@@ -70,10 +70,10 @@ def test_23_24_every_row_sees_exactly_the_text_before_it(depth, monkeypatch):
     seen = []
     true = live.distribution
 
-    def spy(logits, settings, history):
+    def spy(logits, settings, history, allowed):
         seen.append(list(history.tokens))
         assert history.prompt == len(PROMPT)
-        return true(logits, settings, history)
+        return true(logits, settings, history, allowed)
 
     monkeypatch.setattr(live, "distribution", spy)
     for drafter in [*(script(text, rights, depth) for rights in (0, 1, depth)), twin(looping, looping())]:

@@ -60,10 +60,29 @@ def test_nothing_at_all_is_zeros_and_no_exception():
         "acceptance_at": (),
         "seconds": 0.0,
         "tokens_per_s": 0.0,
+        "sources": {},
         "share": dict.fromkeys(PARTS, 0.0),
         "prefill_tokens": 0,
         "prefill_s": 0.0,
     }
+
+
+def test_guesses_count_for_whoever_made_them():
+    chain = {"emitted": (1, 2, 3), "proposed": (1, 2, 9), "parents": (-1, 0, 1), "path": (0, 1)}
+    steps = [
+        Step(0, 0, **chain, sources=("a", "a", "b"), spent={"a": 1.0, "b": 2.0, "idle": 0.5}),
+        Step(0, 3, **chain, sources=("b", "b", "b"), spent={"a": 1.0}, finish="stop"),
+        Step(
+            0, 6, emitted=(1,), proposed=(1, 2), parents=(-1, 0), path=(0,), sources=("a", "b"), finish="stop"
+        ),
+    ]
+    metrics = fold(steps)
+    sources = metrics.to_json()["sources"]
+    assert sources["a"] == {"proposed": 3, "accepted": 3, "seconds": 2.0, "acceptance": 1.0}
+    assert sources["b"] == {"proposed": 4, "accepted": 2, "seconds": 2.0, "acceptance": 0.5}
+    assert sources["idle"] == {"proposed": 0, "accepted": 0, "seconds": 0.5, "acceptance": None}
+    assert sum(each["proposed"] for each in sources.values()) == metrics.proposed
+    assert sum(each["accepted"] for each in sources.values()) == metrics.accepted
 
 
 def test_shares_sum_to_one():

@@ -41,7 +41,7 @@ def test_without_a_guess_every_rule_is_plain_decoding(rule):
 
 
 def test_greedy_and_matching_follow_a_tree_down_to_a_leaf():
-    draft = Draft((1, 2, 5, 6), (ROOT, ROOT, 1, 2), tuple(map(Dist.point, (1, 2, 5, 6))), "")
+    draft = Draft((1, 2, 5, 6), (ROOT, ROOT, 1, 2), tuple(map(Dist.point, (1, 2, 5, 6))), ("",) * 4)
     rows = {ROOT: Dist.point(2), 0: Dist.point(9), 1: Dist.point(5), 2: Dist.point(6), 3: Dist.point(7)}
     for rule in (Greedy(), Matching(), Tree()):
         assert every(rule, draft, rows) == {Verdict((1, 2, 3), 7): 1.0}
@@ -60,7 +60,7 @@ def test_rows_behind_a_refusal_are_never_read():
 
 def test_block_lets_a_likely_token_pay_for_an_unlikely_one():
     """p/q is 2 and then 1/2: clamped as a product both are kept for certain, but 1 · 1/2 by rejection."""
-    draft = Draft((0, 0), (ROOT, 0), (flat(1, 3), flat(2, 2)), "")
+    draft = Draft((0, 0), (ROOT, 0), (flat(1, 3), flat(2, 2)), ("",) * 2)
     rows = {ROOT: flat(2, 2), 0: flat(1, 3), 1: flat(1, 1)}
     kept = lambda rule: sum(  # noqa: E731
         weight for verdict, weight in every(rule, draft, rows).items() if len(verdict.accepted) == 2
@@ -68,7 +68,7 @@ def test_block_lets_a_likely_token_pay_for_an_unlikely_one():
     assert kept(Rejection()) == pytest.approx(0.5)
     assert kept(Block()) == pytest.approx(0.5)
     rows[ROOT], rows[0] = flat(1, 15), flat(3, 1)
-    draft = Draft((0, 0), (ROOT, 0), (flat(1, 7), flat(1, 1)), "")
+    draft = Draft((0, 0), (ROOT, 0), (flat(1, 7), flat(1, 1)), ("",) * 2)
     assert kept(Rejection()) == pytest.approx(1 / 2)
     assert kept(Block()) == pytest.approx(3 / 4)
 
@@ -89,20 +89,20 @@ def test_laws_that_are_almost_the_same_keep_the_guess(rule, less):
 
 def test_a_ratio_over_the_smallest_float_is_kept():
     q = Dist(np.arange(2), np.array([5e-324, 1.0]))
-    draft = Draft((0,), (ROOT,), (q,), "")
+    draft = Draft((0,), (ROOT,), (q,), ("",) * 1)
     for rule in (Rejection(), Block(), Tree()):
         assert {v.accepted for v in every(rule, draft, {ROOT: flat(1, 1), 0: flat(1, 1)})} == {(0,)}
 
 
 def test_typical_keeps_what_does_not_surprise():
-    draft = Draft((0, 1, 0), (ROOT, ROOT, 1), tuple(map(Dist.point, (0, 1, 0))), "")
+    draft = Draft((0, 1, 0), (ROOT, ROOT, 1), tuple(map(Dist.point, (0, 1, 0))), ("",) * 3)
     sharp = flat(0.001, 0.998, 0.001)
     rows = {ROOT: sharp, 0: sharp, 1: flat(0.3, 0.3, 0.4), 2: Dist.point(2)}
     assert every(Typical(), draft, rows) == {Verdict((1, 2), 2): 1.0}
 
 
 def test_typical_prefers_the_longest_path_and_then_the_likeliest():
-    draft = Draft((0, 1, 2, 0), (ROOT, ROOT, ROOT, 1), tuple(map(Dist.point, (0, 1, 2, 0))), "")
+    draft = Draft((0, 1, 2, 0), (ROOT, ROOT, ROOT, 1), tuple(map(Dist.point, (0, 1, 2, 0))), ("",) * 4)
     even = flat(0.5, 0.2, 0.3)
     rows = dict.fromkeys(range(ROOT, 4), even)
     assert {v.accepted for v in every(Typical(), draft, rows)} == {(1, 3)}
@@ -116,7 +116,7 @@ def test_typical_judges_nothing_below_a_refusal():
 
 
 def test_one_seed_gives_one_verdict():
-    draft = Draft((0, 1, 0), (ROOT, ROOT, 0), (flat(1, 1, 1), flat(0, 1, 1), flat(1, 2, 1)), "")
+    draft = Draft((0, 1, 0), (ROOT, ROOT, 0), (flat(1, 1, 1), flat(0, 1, 1), flat(1, 2, 1)), ("",) * 3)
     rows = dict.fromkeys(range(ROOT, 3), flat(1, 2, 3))
     for seed in range(20):
         assert Tree()(draft, rows, Keyed(seed).stream("v", 0)) == Tree()(

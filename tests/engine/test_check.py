@@ -1,5 +1,6 @@
 """What the engine refuses; every refusal names the way out."""
 
+import numpy as np
 import pytest
 
 from redline.core.dist import Dist
@@ -25,7 +26,8 @@ class Says(Ngram):
         return [self._draft] * len(scenes)
 
 
-TREE = Draft((1, 2), (-1, -1), (Dist.point(1), Dist.point(2)), "says")
+WIDE = Draft((1, 2, 3, 4, 5, 6), (-1,) * 6, tuple(map(Dist.point, range(1, 7))), ("says",) * 6)
+TREE = Draft((1, 2), (-1, -1), (Dist.point(1), Dist.point(2)), ("says",) * 2)
 
 
 def says(draft, rule="matching", **options):
@@ -114,28 +116,6 @@ REFUSED = {
         OptionError,
         "is not a message",
     ),
-    "too deep": (lambda: says(Draft.chain([1] * 4, "says")), OptionError, "more than its budget"),
-    "too many": (
-        lambda: says(Draft((1, 2, 3, 4, 5, 6), (-1,) * 6, tuple(map(Dist.point, range(1, 7))), "says")),
-        OptionError,
-        "more than its budget",
-    ),
-    "unknown guess": (
-        lambda: says(Draft.chain([16], "says")),
-        OptionError,
-        "says guessed an id that toy-16-0 does not have",
-    ),
-    "negative guess": (lambda: says(Draft.chain([-1], "says")), OptionError, "does not have"),
-    "tree for a rule of chains": (
-        lambda: says(TREE, "rejection"),
-        OptionError,
-        "says guesses trees, and the rule rejection takes chains only",
-    ),
-    "tree for a backend of chains": (
-        lambda: says(TREE, trees=False),
-        OptionError,
-        "says guesses trees, and toy-16-0 takes chains only",
-    ),
 }
 
 
@@ -146,6 +126,27 @@ def test_it_is_refused_with_a_hint(act, error, sentence):
     assert isinstance(raised.value, RedlineError)
     assert raised.value.message.endswith(".")
     assert raised.value.hint.endswith(".")
+
+
+BROKEN = {
+    "too deep": (Draft.chain([1] * 4, "says"), {}, "more than its budget"),
+    "too many": (WIDE, {}, "more than its budget"),
+    "unknown guess": (Draft.chain([16], "says"), {}, "It guessed 16, which toy-16-0 does not have"),
+    "negative guess": (Draft.chain([-1], "says"), {}, "does not have"),
+    "half a guess": (Draft.chain([1.5], "says", [Dist(np.array([1.5]), np.ones(1))]), {}, "guessed 1.5"),
+    "no draft": (None, {}, "It made None where a Draft was due"),
+    "tree for a rule of chains": (TREE, {"rule": "rejection"}, "the rule rejection takes chains only"),
+    "tree for a backend of chains": (TREE, {"trees": False}, "toy-16-0 takes chains only"),
+}
+
+
+@pytest.mark.parametrize(("draft", "options", "sentence"), BROKEN.values(), ids=BROKEN)
+def test_a_draft_that_breaks_a_promise_costs_the_drafter_its_place(draft, options, sentence, caplog):
+    step = says(draft, **options)
+    assert sentence in step.fault
+    assert step.proposed == ()
+    assert len(step.emitted) == 1
+    assert "The drafter says failed and is asked no more in this text" in caplog.text
 
 
 def test_what_is_allowed_at_the_edge():

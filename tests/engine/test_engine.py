@@ -232,13 +232,12 @@ def test_a_failed_pass_of_the_target_ends_its_texts_and_nothing_else(at, error):
         assert generate(engine, prompt, limits=Limits(20)).tokens == solo(prompt)
 
 
-@pytest.mark.parametrize("error", ERRORS, ids=["error", "ctrl-C"])
 @pytest.mark.parametrize("at", range(6))
-def test_a_failed_pass_of_the_draft_model_leaves_no_cache_that_nobody_can_trust(at, error):
-    target, backend = Toy(), Toy(fail_at=at, error=error)
+def test_ctrl_c_in_a_pass_of_the_draft_model_leaves_no_cache_that_nobody_can_trust(at):
+    target, backend = Toy(), Toy(fail_at=at, error=KeyboardInterrupt())
     drafter = ModelDrafter(backend, target, keep=9)
     engine = Engine(target, drafter)
-    with pytest.raises(type(error)):
+    with pytest.raises(KeyboardInterrupt):
         generate_many(engine, PROMPTS, limits=Limits(20))
     assert (engine.live, target.opened) == ({}, 0)
     kept = drafter._pool._idle  # of texts whose prompts were still being read
@@ -247,6 +246,22 @@ def test_a_failed_pass_of_the_draft_model_leaves_no_cache_that_nobody_can_trust(
     for result, prompt in zip(generate_many(engine, PROMPTS, limits=Limits(20)), PROMPTS, strict=True):
         assert result.tokens == solo(prompt)
         assert result.metrics.acceptance == 1.0
+
+
+@pytest.mark.parametrize("at", range(6))
+def test_a_failed_pass_of_the_draft_model_costs_guesses_at_most(at):
+    target, backend = Toy(), Toy(fail_at=at)
+    drafter = ModelDrafter(backend, target, keep=9)
+    results = generate_many(Engine(target, drafter), PROMPTS, limits=Limits(20))
+    assert [result.tokens for result in results] == [solo(prompt) for prompt in PROMPTS]
+    assert all(result.metrics.acceptance in (None, 1.0) for result in results)
+    faults = [step.fault for result in results for step in result.steps if step.fault]
+    # The text whose prompt was being read is left alone; a failed guess is made again.
+    assert set(faults) <= {"RuntimeError: the pass failed"}
+    assert len({step.key for result in results for step in result.steps if step.fault}) <= 1
+    kept = drafter._pool._idle
+    assert backend.opened == len(kept)
+    assert all(cache.length == len(tokens) for cache, tokens in kept)
 
 
 def test_a_failure_spares_the_texts_that_were_not_in_the_pass():
@@ -261,49 +276,24 @@ def test_a_failure_spares_the_texts_that_were_not_in_the_pass():
 
 
 def fails(*_):
-    raise RuntimeError("the drafter failed")
-
-
-@pytest.mark.parametrize("method", ["propose", "observe"])
-def test_an_error_in_a_drafter_ends_the_texts_of_its_pass(method):
-    target, drafter = Toy(), Says()
-    good = getattr(drafter, method)
-    setattr(drafter, method, fails)
-    engine = Engine(target, drafter)
-    with pytest.raises(RuntimeError, match="the drafter failed"):
-        generate(engine, [1, 2], limits=Limits(9))
-    assert (engine.live, target.opened) == ({}, 0)
-    setattr(drafter, method, good)
-    assert generate(engine, [1, 2], limits=Limits(20)).tokens == solo([1, 2])
+    raise RuntimeError("no")
 
 
 @pytest.mark.parametrize(
     ("options", "limits", "error"),
     [
-        ({"drafter": Says()}, Limits(3), RuntimeError),
         ({"pace": fails}, Limits(3), RuntimeError),
         ({"noise": fails}, Limits(3), RuntimeError),
         ({}, Limits(3, stop=("",)), OptionError),
     ],
-    ids=["drafter", "pace", "noise", "stop"],
+    ids=["pace", "noise", "stop"],
 )
 def test_a_text_that_cannot_begin_holds_nothing(options, limits, error):
-    if "drafter" in options:
-        options["drafter"].start = fails
     target = Toy()
     engine = Engine(target, keep=0, **options)
     with pytest.raises(error):
         engine.submit([1, 2], None, limits, None)
     assert (engine.live, target.opened) == ({}, 0)
-
-
-@pytest.mark.parametrize("drafts", [0, 2, 3])
-def test_a_wrong_number_of_drafts_is_an_error(drafts):
-    engine = Engine(ToyBackend(), Says(lambda scenes: [Draft.empty()] * drafts))
-    engine.submit([1])
-    with pytest.raises(OptionError, match=f"says made {drafts} drafts for 1 texts"):
-        engine.step()
-    assert engine.live == {}
 
 
 @pytest.mark.parametrize("extra", [1, 2])

@@ -101,9 +101,9 @@ def test_pieces_say_where_they_come_from():
         ("correction", "replay"),
         *[("guess", "replay")] * 3,
         ("bonus", "replay"),
-        ("plain", "replay"),
+        ("plain", ""),
         *[("correction", "replay")] * 3,
-        ("plain", "none"),  # the last token: nobody was asked
+        ("plain", ""),  # the last token: nobody was asked
     ]
 
 
@@ -288,7 +288,9 @@ class Bushy(Ngram):
         ids = range(5)
         tokens = [*ids, *(token for _ in ids for token in ids)]
         parents = [*[-1] * 5, *(node for node in ids for _ in ids)]
-        full = Draft(tuple(tokens), tuple(parents), tuple(map(Dist.point, tokens)), self.name)
+        full = Draft(
+            tuple(tokens), tuple(parents), tuple(map(Dist.point, tokens)), (self.name,) * len(tokens)
+        )
         return [full.cut(s.budget.depth) if s.budget.nodes >= 30 else Draft.empty() for s in scenes]
 
 

@@ -151,7 +151,7 @@ def tree(parents: Sequence[int], way: str) -> Draw:
             if parent not in place:
                 continue
             up = place[parent]
-            prefix = Draft(tuple(tokens), tuple(ups), tuple(dists), "").path(up)
+            prefix = Draft(tuple(tokens), tuple(ups), tuple(dists), ("",) * len(tokens)).path(up)
             taken = [tokens[i] for i in range(len(tokens)) if ups[i] == up]
             law = WAYS[way](q(tuple(prefix)), taken, parent not in parents[node + 1 :])
             if law is None:
@@ -160,7 +160,7 @@ def tree(parents: Sequence[int], way: str) -> Draw:
             tokens.append(chance.pick(law, at=len(prefix)))
             ups.append(up)
             dists.append(law)
-        return Draft(tuple(tokens), tuple(ups), tuple(dists), way)
+        return Draft(tuple(tokens), tuple(ups), tuple(dists), (way,) * len(tokens))
 
     draw.depth = max(depths(parents), default=0)
     return draw

@@ -253,7 +253,7 @@ def reported(draw, report):
     def lie(q, chance):
         draft = draw(q, chance)
         dists = tuple(report(q, draft, node) for node in range(len(draft)))
-        return Draft(draft.tokens, draft.parents, dists, "liar")
+        return Draft(draft.tokens, draft.parents, dists, draft.sources)
 
     lie.depth = draw.depth
     return lie
@@ -278,7 +278,7 @@ def filtered_but_reported_whole(draw):
     def lie(q, chance):
         draft = draw(two_likeliest(q), chance)
         whole = tuple(own_row(q, draft, node) for node in range(len(draft)))
-        return Draft(draft.tokens, draft.parents, whole, "liar")
+        return Draft(draft.tokens, draft.parents, whole, draft.sources)
 
     lie.depth = draw.depth
     return lie
@@ -323,9 +323,7 @@ def unless_seen(draw):
     def deduplicated(q, chance):
         draft = draw(q, chance)
         keep = [i for i in range(len(draft)) if draft.tokens[i] not in draft.tokens[:i]]
-        return Draft(
-            *(tuple(x[i] for i in keep) for x in (draft.tokens, draft.parents, draft.dists)), "dedup"
-        )
+        return draft.only(keep)
 
     deduplicated.depth = draw.depth
     return deduplicated

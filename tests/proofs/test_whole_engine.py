@@ -29,8 +29,8 @@ PAIR = (-1, -1, 0)
 
 def within(draft, budget):
     """A draft without what a budget has no room for, whatever was drawn."""
-    n, cut = budget.nodes, draft.cut(budget.depth)
-    return Draft(cut.tokens[:n], cut.parents[:n], cut.dists[:n], cut.source)
+    cut = draft.cut(budget.depth)
+    return cut.only(range(min(len(cut), budget.nodes)))
 
 
 class Sampler:

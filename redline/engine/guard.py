@@ -1,0 +1,137 @@
+"""A drafter at arm's length: whatever it does, the texts go on."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from time import perf_counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redline.core.legal import prune
+from redline.core.ports import Backend, Composed, Drafter, Rule, Scene, Watcher
+from redline.core.types import Draft, History, Verdict
+from redline.engine.check import check_draft
+
+_log = logging.getLogger("redline")
+
+
+class Guard:
+    """Asks a drafter, and asks it no more in a text in which it fails.
+
+    An exception, or a draft that breaks what a drafter promises, costs the guesses of that text and nothing
+    else. Where a call for several texts fails, each is begun again and asked for alone, so that what one of
+    them does to the drafter is not the others' affair.
+
+    Args:
+        drafter: Who guesses.
+        rule, target: Who must be able to take the guesses.
+
+    Attributes:
+        spent: Seconds of the last `propose`, by who was asked.
+    """
+
+    def __init__(self, drafter: Drafter, rule: Rule, target: Backend) -> None:
+        self.spent: dict[str, float] = {}
+        self._drafter, self._rule, self._target = drafter, rule, target
+        self._texts: dict[int, str] = {}
+
+    def start(self, key: int, tokens: Sequence[int]) -> None:
+        """A text begins."""
+        self._texts[key] = ""
+        self._try(key, lambda: self._drafter.start(key, tokens))
+
+    def read(self, key: int, tokens: Sequence[int]) -> None:
+        """The target has read so much of the prompt."""
+        self._try(key, lambda: self._drafter.read(key, tokens))
+
+    def is_asked(self, key: int) -> bool:
+        """Whether the drafter has not failed in this text."""
+        return not self._texts[key]
+
+    def fault(self, key: int) -> str:
+        """How the drafter failed in this text; "" where it did not."""
+        return self._texts[key]
+
+    def propose(self, scenes: Sequence[Scene]) -> dict[int, Draft]:
+        """A draft a text, by its key; an empty one where the drafter fails."""
+        began = perf_counter()
+        try:
+            drafts = self._ask(scenes)
+        except Exception as error:
+            drafts = self._ask_each(scenes, error)
+        seconds = perf_counter() - began
+        spent = self._drafter.spent if isinstance(self._drafter, Composed) else {self._drafter.name: seconds}
+        self.spent = {name: each / len(scenes) for name, each in spent.items()}
+        return drafts
+
+    def observe(
+        self,
+        key: int,
+        emitted: Sequence[int],
+        verdict: Verdict,
+        tokens: Sequence[int],
+        rows: Sequence[NDArray[np.float32]],
+    ) -> None:
+        """What became of the last draft, and what the target thought; see `Drafter` and `Watcher`."""
+        if isinstance(self._drafter, Watcher):
+            watcher = self._drafter
+            self._try(key, lambda: watcher.watch(key, tokens, rows))
+        self._try(key, lambda: self._drafter.observe(key, emitted, verdict))
+
+    def stop(self, key: int) -> None:
+        """A text has ended."""
+        if self._texts.pop(key, None) is not None:
+            try:
+                self._drafter.stop(key)
+            except Exception as error:
+                self._report(error)
+
+    def _ask(self, scenes: Sequence[Scene]) -> dict[int, Draft]:
+        drafts = self._drafter.propose(scenes)
+        if len(drafts) != len(scenes):
+            raise ValueError(f"it made {len(drafts)} drafts for {len(scenes)} texts")
+        for draft, scene in zip(drafts, scenes, strict=True):
+            check_draft(draft, scene, self._rule, self._target)
+        return {
+            scene.key: prune(draft, scene.constraint, scene.needs_q) if scene.constraint else draft
+            for draft, scene in zip(drafts, scenes, strict=True)
+        }
+
+    def _ask_each(self, scenes: Sequence[Scene], error: Exception) -> dict[int, Draft]:
+        """What one text does to the drafter is not the others' affair."""
+        drafts = {scene.key: Draft.empty() for scene in scenes}
+        if len(scenes) == 1:
+            self._skip(scenes[0].key, error)
+            return drafts
+        for scene in scenes:
+            self._try(scene.key, partial(self._begin_again, scene.key, scene.history))
+            if self.is_asked(scene.key):
+                drafts |= self.propose([scene])
+        return drafts
+
+    def _begin_again(self, key: int, history: History) -> None:
+        self._drafter.stop(key)
+        self._drafter.start(key, history.tokens)
+
+    def _try(self, key: int, call: Callable[[], None]) -> None:
+        if self.is_asked(key):
+            try:
+                call()
+            except Exception as error:
+                self._skip(key, error)
+
+    def _skip(self, key: int, error: Exception) -> None:
+        self._texts[key] = self._report(error)
+
+    def _report(self, error: Exception) -> str:
+        fault = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        _log.warning(
+            "The drafter %s failed and is asked no more in this text: %s",
+            self._drafter.name,
+            fault,
+            exc_info=error if _log.isEnabledFor(logging.DEBUG) else None,
+        )
+        return fault
