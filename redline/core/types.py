@@ -89,7 +89,7 @@ class Draft:
 
     @property
     def survival(self) -> list[float]:
-        """How probable each guess is to be kept by its drafter's account: trust along its path, multiplied."""
+        """How probable each guess is to be kept, it is said: trust along its path, multiplied."""
         found: list[float] = []
         for trust, parent in zip(self.trust, self.parents, strict=True):
             found.append(trust * (found[parent] if parent != ROOT else 1.0))
