@@ -22,8 +22,8 @@ from redline.core.pace import choose_pace
 from redline.core.ports import Backend
 from redline.core.sampling import Sampling
 from redline.core.stop import Limits
-from redline.drafters import MODEL_FREE
 from redline.engine import Engine
+from redline.engine.draft import opens_model
 from redline.engine.files import check_place, write_whole
 from redline.engine.load import load
 
@@ -98,7 +98,7 @@ def bench(
         "trust_remote_code": trust_remote_code,
     }
     of_draft = {"draft_backend": draft_backend, "draft_precision": draft_precision}
-    make = partial(load, rule=rule, pace=pace, depth=depth, keep=0, strict=strict)
+    make = partial(load, rule=rule, pace=pace, depth=depth, keep=0, strict=strict, memory=False)
     drafted = _engines(make, model, draft or ["ngram"], opening, of_draft)
     target, first = drafted[0].target, drafted[0]
     arms = {PLAIN: Engine(target, keep=0)} | {_name(engine): engine for engine in drafted}
@@ -133,7 +133,7 @@ def bench(
     trials, stopped = _collect(running, answers)
     if not trials:
         raise typer.Exit(130)
-    backends = {"target": describe(target), "drafts": {_name(e): _about(e) for e in drafted}}
+    backends = {"target": describe(target), "drafts": {_name(e): describe(e.draft_model) for e in drafted}}
     if json_file and str(json_file) != "-":  # what took hours is safe before anything else is tried
         _write(report(trials, PLAIN, {**settings, "complete": False}, backends=backends), json_file)
     found = _differences(trials, target, sampling, seed) if settings["comparable"] else []
@@ -179,9 +179,9 @@ def _engines(
     """One engine a draft, around one target; each takes the options for the models that it opens."""
     engines: list[Engine] = []
     for draft in drafts:
-        opens = draft not in MODEL_FREE
+        opens = opens_model(draft)
         how = opening if opens or not engines else {}
-        how = how | of_draft if opens or set(drafts) <= set(MODEL_FREE) else how
+        how = how | of_draft if opens or not any(map(opens_model, drafts)) else how
         engines.append(make(engines[0].target if engines else model, draft, **how))
         if engines[-1].drafter is None:
             raise OptionError("There is nothing to compare: the draft is none.", "Name one with --draft.")
@@ -193,10 +193,6 @@ def _engines(
 
 def _name(engine: Engine) -> str:
     return engine.drafter.name if engine.drafter else PLAIN
-
-
-def _about(engine: Engine) -> dict[str, Any] | None:
-    return describe(getattr(engine.drafter, "backend", None))
 
 
 def _collect(running: Iterator[Trial], answers: int) -> tuple[list[Trial], bool]:

@@ -16,14 +16,17 @@ from redline.core.errors import unknown
 from redline.core.metrics import DEFINITIONS
 from redline.core.pace import PACES
 from redline.core.verify import RULES
-from redline.drafters import DRAFTERS
+from redline.drafters import DRAFTERS, registry
 
 
 def topics() -> Mapping[str, Mapping[str, str]]:
     """Everything that can be explained: a text for each name of each topic."""
     return {
         "rules": {name: f"{rule.summary}\n{_about(type(rule))}" for name, rule in RULES.items()},
-        "drafters": {name: _about(drafter) for name, drafter in DRAFTERS.items()},
+        "drafters": {
+            **{name: f"from redline\n{_about(drafter)}" for name, drafter in DRAFTERS.items()},
+            **{name: f"from {registry.origin(name)}\n{_about_plugin(name)}" for name in registry.plugins()},
+        },
         "paces": {name: _about(pace) for name, pace in PACES.items()},
         "metrics": dict(DEFINITIONS),
     }
@@ -53,6 +56,14 @@ def explain(
             console.print(f"[bold]{name}[/]")
             console.print(Padding(Text(text), (0, 0, 0, 2)))
         console.print()
+
+
+def _about_plugin(name: str) -> str:
+    """What a package says of its drafter, or why it cannot: the others are shown all the same."""
+    try:
+        return _about(registry.plugins()[name].load())
+    except Exception as error:
+        return f"It cannot be loaded: {type(error).__name__}: {error}"
 
 
 def _about(thing: object) -> str:

@@ -17,10 +17,8 @@ from redline.cli import options
 from redline.cli.render import legend, redlined
 from redline.core.errors import OptionError
 from redline.core.pace import choose_pace
-from redline.core.ports import Backend
 from redline.core.sampling import Sampling
 from redline.core.stop import Limits
-from redline.drafters import ModelDrafter
 from redline.engine import Engine, Result, trace
 from redline.engine import generate as write
 from redline.engine.files import check_place
@@ -126,7 +124,7 @@ def generate(
         "bit_exact": engine.repeats_plain(sampling) and not inexact,
         "inexact_widths": inexact,
         "strict": strict,
-        "backends": {"target": describe(engine.target), "draft": describe(draft_of(engine))},
+        "backends": {"target": describe(engine.target), "draft": describe(engine.draft_model)},
         "pace": pace,
         "depth": depth,
         "max_tokens": max_tokens,
@@ -161,17 +159,12 @@ def generate(
 def running(engine: Engine) -> str:
     """What runs where, and on how many threads, in one line."""
     parts = []
-    for role, backend in (("target", engine.target), ("draft", draft_of(engine))):
+    for role, backend in (("target", engine.target), ("draft", engine.draft_model)):
         if about := describe(backend):
             count = about["threads"]
             threads = f", {count} thread{'s' if count > 1 else ''}" if count else ""
             parts.append(f"{role} {about['name']}: {about['engine']}, {about['dtype']}{threads}")
     return " · ".join(parts)
-
-
-def draft_of(engine: Engine) -> Backend | None:
-    """The model that drafts, if one does."""
-    return engine.drafter.backend if isinstance(engine.drafter, ModelDrafter) else None
 
 
 def read_prompt(prompt: str) -> str:

@@ -7,7 +7,14 @@ from typing import Annotated
 import typer
 
 Model = Annotated[str, typer.Option("--model", help="A known model, a .gguf file or a model folder.")]
-Draft = Annotated[str, typer.Option("--draft", help="Who guesses: none, ngram, or a model by name or path.")]
+Draft = Annotated[
+    str,
+    typer.Option(
+        "--draft",
+        help="Who guesses: none, auto, a drafter of `redline explain drafters`, a model by name or path, "
+        "or several of them, joined by +.",
+    ),
+]
 Rule = Annotated[str, typer.Option("--rule", help="How guesses are judged; see `redline explain rules`.")]
 Pace = Annotated[
     str | None,

@@ -95,6 +95,7 @@ class Scene:
         trees: Drafts may have branches; else they must be chains.
         needs_q: What guesses were drawn from will be read. Else a guess that stands twice is one too many.
         constraint: What the next token may be, if not anything. A guess that it forbids is a wasted one.
+        vocab_size: The target's ids are below this.
     """
 
     key: int
@@ -105,6 +106,7 @@ class Scene:
     trees: bool = False
     needs_q: bool = True
     constraint: Constraint | None = None
+    vocab_size: int = 1 << 31
 
 
 @runtime_checkable
@@ -117,6 +119,9 @@ class Drafter(Protocol):
 
     name: str
     confident: bool  # knows how probable its guesses are, so that a budget's `confidence` means something
+    draws: (
+        bool  # guesses may be drawn at random; else the text decides them, and each comes from a point mass
+    )
 
     def start(self, key: int, tokens: Sequence[int]) -> None:
         """A text begins with this prompt."""
@@ -163,6 +168,18 @@ class Composed(Protocol):
     """What a drafter that asks others may offer besides."""
 
     spent: Mapping[str, float]  # seconds of the last `propose`, by who was asked
+
+    def fault(self, key: int) -> str:
+        """Which of them failed in a text, and how; "" where none did."""
+        ...
+
+
+@runtime_checkable
+class Modelled(Protocol):
+    """What a drafter that makes passes of a model offers besides: that model."""
+
+    @property
+    def backend(self) -> Backend: ...
 
 
 @runtime_checkable

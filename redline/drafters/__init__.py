@@ -1,13 +1,22 @@
 """Everybody who guesses. Whatever they say, the text stays the target's."""
 
+from redline.drafters.compose import Compose
+from redline.drafters.corpus import Corpus
+from redline.drafters.memory import Folder
 from redline.drafters.model import ModelDrafter
 from redline.drafters.ngram import Ngram
+from redline.drafters.recycle import Recycle
 from redline.drafters.replay import Replay
+from redline.drafters.suffix import Suffix
 
-MODEL_FREE = {"ngram": Ngram}
-"""Drafters that a name alone can make. Any other name is a draft model's."""
-
-DRAFTERS = {**MODEL_FREE, "model": ModelDrafter, "replay": Replay}
+DRAFTERS = {
+    "ngram": Ngram,
+    "suffix": Suffix,
+    "recycle": Recycle,
+    "model": ModelDrafter,
+    "compose": Compose,
+    "replay": Replay,
+}
 """Every kind of drafter."""
 
-__all__ = ["DRAFTERS", "MODEL_FREE", "ModelDrafter", "Ngram", "Replay"]
+__all__ = ["DRAFTERS", "Compose", "Corpus", "Folder", "ModelDrafter", "Ngram", "Recycle", "Replay", "Suffix"]

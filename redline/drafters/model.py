@@ -96,6 +96,7 @@ class ModelDrafter:
     """
 
     confident = True
+    draws = True
 
     def __init__(
         self, backend: Backend, target: Backend, sampling: Sampling | None = None, keep: int = 1

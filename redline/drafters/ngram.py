@@ -66,6 +66,7 @@ class Ngram:
 
     name = "ngram"
     confident = False
+    draws = False
 
     def __init__(self, shortest: int = 2, longest: int = 5) -> None:
         if not 1 <= shortest <= longest:

@@ -25,6 +25,7 @@ class Replay:
 
     name = "replay"
     confident = False
+    draws = False
 
     def __init__(
         self,

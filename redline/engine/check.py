@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from redline.core.errors import ContextError, OptionError, is_whole
-from redline.core.ports import Backend, Drafter, Pace, Rule, Scene
+from redline.core.ports import Backend, Drafter, Pace, Rule
 from redline.core.sampling import Sampling
-from redline.core.topology import depths
-from redline.core.types import Draft
-
-FAULT = "This is a fault of the drafter; inheriting redline.testing.DrafterContract finds such faults."
 
 
 def check_engine(target: Backend, drafter: Drafter | None, prefill: int, keep: int) -> None:
@@ -83,25 +79,4 @@ def check_length(target: Backend, text: str) -> None:
         raise ContextError(
             f"The prompt has {size} characters, and {target.name} has room for {context} tokens in all.",
             "Shorten the prompt.",
-        )
-
-
-def check_draft(draft: Draft, scene: Scene, rule: Rule, target: Backend) -> None:
-    """Refuse a draft that breaks its budget, or that rule or target cannot take.
-
-    Raises:
-        OptionError: Says what the drafter did.
-    """
-    if not isinstance(draft, Draft):
-        raise OptionError(f"It made {draft!r} where a Draft was due.", FAULT)
-    if len(draft) > scene.budget.nodes or max(depths(draft.parents), default=0) > scene.budget.depth:
-        raise OptionError(f"It guessed more than its budget, {scene.budget}.", FAULT)
-    for token in draft.tokens:
-        if not is_whole(token) or not 0 <= token < target.traits.vocab_size:
-            raise OptionError(f"It guessed {token!r}, which {target.name} does not have.", FAULT)
-    if not draft.is_chain and not scene.trees:
-        taker = target.name if rule.trees else f"the rule {rule.name}"
-        raise OptionError(
-            f"It guesses trees, and {taker} takes chains only.",
-            "Use the rule matching or tree on a target with trees, or a drafter of chains.",
         )

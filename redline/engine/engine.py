@@ -10,13 +10,14 @@ from itertools import count
 from redline.backends.pool import Pool
 from redline.core.chance import Keyed
 from redline.core.pace import Fixed
-from redline.core.ports import Backend, Constraint, Drafter, Noise, Pace, Rule
+from redline.core.ports import Backend, Constraint, Drafter, Modelled, Noise, Pace, Rule
 from redline.core.sampling import Sampling
 from redline.core.stop import Ending, Limits
 from redline.core.types import Step
 from redline.core.verify import Matching
+from redline.drafters import Compose
+from redline.drafters.guard import Guard
 from redline.engine.check import check_engine, check_text
-from redline.engine.guard import Guard
 from redline.engine.live import Live
 from redline.engine.loop import advance
 
@@ -56,9 +57,18 @@ class Engine:
         check_engine(target, drafter, prefill, keep)
         self.target, self.drafter, self.rule = target, drafter, rule or Matching()
         self.live: dict[int, Live] = {}
-        self._guard = Guard(drafter, self.rule, target) if drafter else None
+        self._guard = Guard(drafter) if drafter else None
         self._pace, self._prefill, self._noise = pace, prefill, noise
         self._pool, self._abandoned, self._owned = Pool(target, keep), deque[int](), owned
+
+    @property
+    def draft_model(self) -> Backend | None:
+        """The model that guesses, if one does."""
+        members = self.drafter.drafters if isinstance(self.drafter, Compose) else [self.drafter]
+        for each in members:
+            if isinstance(each, Modelled):
+                return each.backend
+        return None
 
     def repeats_plain(self, sampling: Sampling) -> bool:
         """Whether the text must be that of plain decoding, and not only have its law."""

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Unpack
 
-from redline import backends, models
+from redline import backends
 from redline.backends import Opening, Role
 from redline.backends.strict import Strict
-from redline.core.errors import OptionError, RedlineError, UnknownName, unknown
+from redline.core.errors import OptionError
 from redline.core.pace import DEPTHS, Whole, choose_pace, find_pace
 from redline.core.ports import Backend, Drafter, Pace
 from redline.core.sampling import Sampling
 from redline.core.verify import find_rule
-from redline.drafters import MODEL_FREE, ModelDrafter
+from redline.engine.draft import Drafting, find_model
 from redline.engine.engine import Engine
-
-NONE = "none"
-"""The name of no drafter at all."""
-
-_log = logging.getLogger("redline")
 
 
 def load(
@@ -37,13 +31,16 @@ def load(
     draft_precision: str | None = None,
     strict: bool = False,
     keep: int = 1,
+    memory: bool | str | Path = True,
     **how: Unpack[Opening],
 ) -> Engine:
     """An engine from names.
 
     Args:
         model: A known model, a .gguf file, a model folder, or an open backend.
-        draft: "none", "ngram", a model in any of those forms, or a drafter.
+        draft: "none", the name of a drafter (`redline explain drafters`), a model in any of those forms, or a
+            drafter; several, joined by "+", are composed: the best of them, unless "first:" or "merge:"
+            stands before. "auto" is all that costs nothing: what a constraint forces, and suffix.
         rule: How guesses are judged; see `redline explain rules`.
         pace: How many guesses to make; see `redline explain paces`. When left out, confidence for a draft
             model and fixed for the others.
@@ -57,6 +54,7 @@ def load(
         strict: Use only passes that give a row the bits of a one-row pass; see `backends.strict`.
         keep: See `Engine`. A strict target that is not row-invariant keeps none: what a cache was read in
             would show.
+        memory: Whether suffix looks into past answers: those of this engine, or those in a folder too.
         **how: How to open the target; see `backends.Opening`. A draft takes what it can use of it, apart
             from backend and context.
 
@@ -67,29 +65,22 @@ def load(
     judge = find_rule(rule)
     if pace is not None or depth is not None:  # what cannot be honoured shows itself before a model is loaded
         find_pace(pace or "fixed")(DEPTHS[pace or "fixed"] if depth is None else depth)
-    guess = _find_draft(draft, draft_backend, draft_sampling)
+    drafting = Drafting.of(draft, draft_backend, draft_precision, draft_sampling, memory)
     opened: list[Backend | Drafter] = []
     try:
         target = model
         if isinstance(target, str | Path):
-            role: Role = "alone" if guess is None else "target"
-            target = backends.open(_find(target, how.get("backend")), role, **how)
+            role: Role = "target" if drafting else "alone"
+            target = backends.open(find_model(target, how.get("backend")), role, **how)
             opened.append(target)
-        elif how and not isinstance(guess, str | Path):
+        elif how and not (drafting and drafting.opens):
             given = ", ".join(name for name, value in how.items() if value not in (None, False))
             if given:
                 raise OptionError(f"No model is opened here, but {given} was given.", "Open it with these.")
         if strict and not target.traits.row_invariant:
             target = Strict(target)
-            _check_strict(target, guess)
-        if isinstance(guess, str | Path):
-            guess = _open_draft(guess, draft_backend, draft_precision, how)
-            opened.append(guess)
-        elif draft_backend or draft_precision:
-            raise OptionError("There is no draft model to open.", "Leave draft backend and precision out.")
-        drafter = ModelDrafter(guess, target, draft_sampling, keep) if isinstance(guess, Backend) else guess
-        if isinstance(drafter, ModelDrafter) and guess in opened:
-            opened[-1] = drafter  # which closes its model after its caches
+            _check_strict(target, drafting is not None)
+        drafter = drafting.make(target, how, keep, opened) if drafting else None
         name, start = choose_pace(pace, depth, drafter)
         make = partial(find_pace(name), start)
         if isinstance(target, Strict):
@@ -105,84 +96,9 @@ def _whole(make: Callable[[], Pace], widths: Sequence[int]) -> Pace:
     return Whole(make(), widths)
 
 
-def _check_strict(target: Strict, guess: object) -> None:
-    if guess is not None and target.inner.traits.rollback == "snapshot":
+def _check_strict(target: Strict, drafts: bool) -> None:
+    if drafts and target.inner.traits.rollback == "snapshot":
         raise OptionError(
             f"{target.name} comes back from a snapshot of its last pass, and strict passes are several.",
             "Leave strict out, or decode plainly.",
         )
-
-
-def _find(model: str | Path, backend: str | None) -> str | Path:
-    """Where a model lies; a repository's name is left to transformers, which knows the hub."""
-    try:
-        return models.find(model)
-    except RedlineError:
-        if backend == "transformers" and isinstance(model, str) and model.count("/") == 1:
-            return model
-        raise
-
-
-def _open_draft(source: str | Path, backend: str | None, precision: str | None, how: Opening) -> Backend:
-    """A draft model, in a precision that drafts fast."""
-    from redline.backends.llamacpp import is_installed
-
-    how = how.copy()
-    how["backend"] = backend
-    how.pop("context", None)  # a draft's own is as long as it can be
-    if backend != "transformers":
-        how.pop("trust_remote_code", None)  # said of the target
-    file = source if isinstance(source, Path) and source.is_file() else None
-    if file:
-        how.pop("precision", None)  # said of the target
-    converts = file is not None and backend != "transformers" and is_installed()
-    if precision not in (None, "file") and not converts:
-        raise OptionError(
-            f"The draft cannot be had in {precision}: llama.cpp converts GGUF files, where it is installed.",
-            "Leave the draft precision out.",
-        )
-    return backends.open(_in_precision(file, precision) if file and converts else source, "draft", **how)
-
-
-def _in_precision(file: Path, precision: str | None) -> Path:
-    """A draft's file in the precision asked for; where none was, in q4_0 if it drafts slowly as it is."""
-    from redline.backends.gguf_file import read
-    from redline.backends.llamacpp.quantise import reads_slowly
-    from redline.models.convert import at_hand, converted
-
-    if precision == "file" or (precision is None and not reads_slowly(read(file))):
-        return file
-    to = precision or "q4_0"
-    try:
-        if at_hand(file, to) is None:
-            _log.warning("Converting %s to %s for drafting, once, into the cache.", file.name, to)
-        return converted(file, to)
-    except RedlineError as error:
-        if precision:
-            raise
-        _log.warning("%s drafts as it is, since it cannot be converted: %s", file.name, error.message)
-        return file
-
-
-def _find_draft(
-    draft: str | Path | Backend | Drafter | None, backend: str | None, sampling: Sampling | None
-) -> str | Path | Backend | Drafter | None:
-    """What a draft's name means: where a model lies, or a drafter that needs no model."""
-    found: str | Path | Backend | Drafter | None
-    if draft == NONE:
-        found = None
-    elif isinstance(draft, str) and draft in MODEL_FREE:
-        found = MODEL_FREE[draft]()
-    elif isinstance(draft, str | Path):
-        try:
-            found = _find(draft, backend)
-        except UnknownName:
-            raise unknown("draft", str(draft), [NONE, *MODEL_FREE, *models.names()]) from None
-    else:
-        found = draft
-    if sampling is not None and not isinstance(found, str | Path | Backend):
-        raise OptionError(
-            f"The drafter {found.name if found else 'none'} draws nothing, so it has no temperature.",
-            "Leave the draft temperature out, or draft with a model.",
-        )
-    return found

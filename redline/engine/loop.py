@@ -9,7 +9,7 @@ from time import perf_counter
 from redline.core.errors import OptionError, RewindError
 from redline.core.ports import Backend, Chance, Chunk, Deferring, Logits, Rule, Scene
 from redline.core.types import Draft, Step
-from redline.engine.guard import Guard
+from redline.drafters.guard import Guard
 from redline.engine.live import Live, Rows
 
 
@@ -75,6 +75,7 @@ def propose(target: Backend, drafter: Guard | None, rule: Rule, lives: Sequence[
             trees,
             rule.needs_q,
             live.constraint,
+            target.traits.vocab_size,
         )
         for live in lives
         if drafter.is_asked(live.key) and (budget := live.budget()).depth > 0
@@ -102,7 +103,8 @@ def settle(live: Live, draft: Draft, logits: Logits, drafter: Guard | None, rule
         raise RewindError(f"The cache has {live.cache.length} entries for {len(live.tokens)} tokens.")
     rewound = perf_counter()
     if drafter:
-        drafter.observe(live.key, emitted, verdict, *rows.looked_at)
+        drafter.observe(live.key, emitted, verdict)
+        drafter.watch(live.key, *rows.looked_at)
     return Step(
         live.key,
         position,

@@ -118,7 +118,7 @@ def test_34_windows_in_target_drafter_and_both(target, draft, made, expected):
 class Forked:
     """Guesses a wrong token, the right one beside it, and under each the right continuation."""
 
-    name, confident = "forked", False
+    name, confident, draws = "forked", False, False
 
     def __init__(self, texts):
         self._texts = texts

@@ -91,6 +91,7 @@ class Says:
 
     name = "says"
     confident = False
+    draws = True
 
     def __init__(self, draft):
         self._draft = draft

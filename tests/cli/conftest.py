@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from redline import cli
-from redline.engine import load
+from redline.engine import draft, load
 from redline.testing import ToyBackend, ToyTokenizer
 
 
@@ -41,7 +41,7 @@ class Ran:
 @pytest.fixture
 def redline(monkeypatch, capsys):
     """Run `redline ARGS` in this process."""
-    monkeypatch.setattr(load.models, "find", lambda name: Path(name))
+    monkeypatch.setattr(draft.models, "find", lambda name: Path(name))
     monkeypatch.setattr(
         load.backends, "open", lambda path, role="target", **options: toy_for(path), raising=False
     )

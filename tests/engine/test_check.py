@@ -131,12 +131,12 @@ def test_it_is_refused_with_a_hint(act, error, sentence):
 BROKEN = {
     "too deep": (Draft.chain([1] * 4, "says"), {}, "more than its budget"),
     "too many": (WIDE, {}, "more than its budget"),
-    "unknown guess": (Draft.chain([16], "says"), {}, "It guessed 16, which toy-16-0 does not have"),
-    "negative guess": (Draft.chain([-1], "says"), {}, "does not have"),
+    "unknown guess": (Draft.chain([16], "says"), {}, "it guessed 16, and token ids run from 0 to 15"),
+    "negative guess": (Draft.chain([-1], "says"), {}, "guessed -1"),
     "half a guess": (Draft.chain([1.5], "says", [Dist(np.array([1.5]), np.ones(1))]), {}, "guessed 1.5"),
-    "no draft": (None, {}, "It made None where a Draft was due"),
-    "tree for a rule of chains": (TREE, {"rule": "rejection"}, "the rule rejection takes chains only"),
-    "tree for a backend of chains": (TREE, {"trees": False}, "toy-16-0 takes chains only"),
+    "no draft": (None, {}, "it made None where a Draft was due"),
+    "tree for a rule of chains": (TREE, {"rule": "rejection"}, "where rule or target take chains only"),
+    "tree for a backend of chains": (TREE, {"trees": False}, "where rule or target take chains only"),
 }
 
 

@@ -48,6 +48,7 @@ class Says:
 
     name = "says"
     confident = False
+    draws = False
 
     def __init__(self, propose=lambda scenes: [Draft.empty() for _ in scenes]):
         self.propose = propose

@@ -7,9 +7,9 @@ import pytest
 from redline.core.errors import OptionError, RedlineError, UnknownName
 from redline.core.sampling import Sampling
 from redline.core.stop import Limits
-from redline.drafters import ModelDrafter, Ngram
+from redline.drafters import ModelDrafter, Ngram, Recycle, Suffix, registry
 from redline.engine import generate
-from redline.engine.load import MODEL_FREE, NONE, load
+from redline.engine.load import load
 from redline.testing import ToyBackend, ToyTokenizer
 
 PATHS = {"big": Path("/models/big.gguf"), "small": Path("/models/small.gguf")}
@@ -64,8 +64,8 @@ def test_open_backends_and_drafters_are_passed_through(opened):
 
 
 def test_drafters_without_a_model_have_names(opened):
-    kinds = {name: type(load(ToyBackend(), name).drafter) for name in (NONE, *MODEL_FREE)}
-    assert kinds == {"none": type(None), "ngram": Ngram}
+    kinds = {name: type(load(ToyBackend(), name).drafter) for name in ("none", *registry.names())}
+    assert kinds == {"none": type(None), "ngram": Ngram, "suffix": Suffix, "recycle": Recycle}
     assert load(ToyBackend(), None).drafter is None
     assert opened == []
 

@@ -54,6 +54,7 @@ class Sampler:
         return drafts
 
     confident = False
+    draws = True
 
     def start(self, key, tokens): ...
     def read(self, key, tokens): ...

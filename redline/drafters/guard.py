@@ -10,10 +10,11 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
+from redline.core.errors import is_whole
 from redline.core.legal import prune
-from redline.core.ports import Backend, Composed, Drafter, Rule, Scene, Watcher
+from redline.core.ports import Composed, Drafter, Scene, Watcher
+from redline.core.topology import depths
 from redline.core.types import Draft, History, Verdict
-from redline.engine.check import check_draft
 
 _log = logging.getLogger("redline")
 
@@ -27,15 +28,14 @@ class Guard:
 
     Args:
         drafter: Who guesses.
-        rule, target: Who must be able to take the guesses.
 
     Attributes:
         spent: Seconds of the last `propose`, by who was asked.
     """
 
-    def __init__(self, drafter: Drafter, rule: Rule, target: Backend) -> None:
+    def __init__(self, drafter: Drafter) -> None:
         self.spent: dict[str, float] = {}
-        self._drafter, self._rule, self._target = drafter, rule, target
+        self._drafter = drafter
         self._texts: dict[int, str] = {}
 
     def start(self, key: int, tokens: Sequence[int]) -> None:
@@ -53,7 +53,8 @@ class Guard:
 
     def fault(self, key: int) -> str:
         """How the drafter failed in this text; "" where it did not."""
-        return self._texts[key]
+        inner = self._drafter.fault(key) if isinstance(self._drafter, Composed) else ""
+        return self._texts[key] or inner
 
     def propose(self, scenes: Sequence[Scene]) -> dict[int, Draft]:
         """A draft a text, by its key; an empty one where the drafter fails."""
@@ -67,19 +68,15 @@ class Guard:
         self.spent = {name: each / len(scenes) for name, each in spent.items()}
         return drafts
 
-    def observe(
-        self,
-        key: int,
-        emitted: Sequence[int],
-        verdict: Verdict,
-        tokens: Sequence[int],
-        rows: Sequence[NDArray[np.float32]],
-    ) -> None:
-        """What became of the last draft, and what the target thought; see `Drafter` and `Watcher`."""
+    def observe(self, key: int, emitted: Sequence[int], verdict: Verdict) -> None:
+        """What became of the last draft."""
+        self._try(key, lambda: self._drafter.observe(key, emitted, verdict))
+
+    def watch(self, key: int, tokens: Sequence[int], rows: Sequence[NDArray[np.float32]]) -> None:
+        """What the target thought, for a `Watcher`."""
         if isinstance(self._drafter, Watcher):
             watcher = self._drafter
             self._try(key, lambda: watcher.watch(key, tokens, rows))
-        self._try(key, lambda: self._drafter.observe(key, emitted, verdict))
 
     def stop(self, key: int) -> None:
         """A text has ended."""
@@ -94,7 +91,7 @@ class Guard:
         if len(drafts) != len(scenes):
             raise ValueError(f"it made {len(drafts)} drafts for {len(scenes)} texts")
         for draft, scene in zip(drafts, scenes, strict=True):
-            check_draft(draft, scene, self._rule, self._target)
+            check_draft(draft, scene, self._drafter.draws)
         return {
             scene.key: prune(draft, scene.constraint, scene.needs_q) if scene.constraint else draft
             for draft, scene in zip(drafts, scenes, strict=True)
@@ -135,3 +132,22 @@ class Guard:
             exc_info=error if _log.isEnabledFor(logging.DEBUG) else None,
         )
         return fault
+
+
+def check_draft(draft: Draft, scene: Scene, draws: bool) -> None:
+    """Find out what `redline.testing.DrafterContract` would have found out.
+
+    Raises:
+        ValueError: The draft breaks its budget, or nobody could take it; says how.
+    """
+    if not isinstance(draft, Draft):
+        raise ValueError(f"it made {draft!r} where a Draft was due")
+    if len(draft) > scene.budget.nodes or max(depths(draft.parents), default=0) > scene.budget.depth:
+        raise ValueError(f"it guessed more than its budget, {scene.budget}")
+    for token in draft.tokens:
+        if not is_whole(token) or not 0 <= token < scene.vocab_size:
+            raise ValueError(f"it guessed {token!r}, and token ids run from 0 to {scene.vocab_size - 1}")
+    if not draws and any(len(q.ids) > 1 for q in draft.dists):
+        raise ValueError("it drew guesses at random and says that it does not")
+    if not draft.is_chain and not scene.trees:
+        raise ValueError("it guessed a tree where rule or target take chains only")
