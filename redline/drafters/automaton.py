@@ -91,14 +91,14 @@ class Automaton:
 
     def runs(self, state: int, length: int) -> Iterator[tuple[int, int]]:
         """The states of a run and its own ends, longest first, with their lengths; not the empty one."""
-        while state != ROOT:
+        while state > ROOT:
             yield state, length
             state = self._link[state]
             length = self._length[state]
 
     def shorter(self, state: int) -> tuple[int, int]:
-        """The next of `runs`."""
-        link = self._link[state]
+        """The longest end of a state's runs that stands in more places; the empty one for the root."""
+        link = max(self._link[state], ROOT)
         return link, self._length[link]
 
     def goes_on(self, state: int) -> tuple[int, int, float] | None:

@@ -10,10 +10,10 @@ from redline.drafters.automaton import SEPARATOR, Automaton
 from redline.drafters.memory import Folder
 
 LIMIT_BYTES = 16 << 20
-"""Of memory, by default: 100,000 to 400,000 tokens, which take less than a second to read."""
+"""Of memory, by default: 50,000 to 400,000 tokens, which take less than a second to read."""
 
-BYTES = 160
-"""A token takes 40 bytes in texts that repeat themselves and at most about so many in those that do not."""
+BYTES = 300
+"""A token takes 40 bytes in a text that repeats itself, and at most about so many in one that does not."""
 
 SHORTEST = 8
 """Shorter answers are not worth their place."""
@@ -52,7 +52,7 @@ class Generation:
 
 
 class Corpus:
-    """Two generations of answers. When the younger one has filled half of the memory, the older one goes.
+    """Two generations of answers. When the younger one has filled its part of the memory, the older one goes.
 
     What was of use since moves on into a new one, so that the least recently used answers are forgotten.
 
@@ -98,7 +98,7 @@ class Corpus:
 
     def _take(self, answer: Sequence[int]) -> None:
         self._young.add(answer)
-        if self._young.automaton.nbytes > self._limit // 2:
+        if self._young.automaton.nbytes > 3 * self._limit // 8:  # by one answer at most, so by an eighth
             self._old, survivors = self._young, self._old.used()
             self._young = Generation()
             for each in reversed(survivors):

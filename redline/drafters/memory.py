@@ -6,8 +6,7 @@ import logging
 import os
 import struct
 from array import array
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import BinaryIO
@@ -73,14 +72,16 @@ class Folder:
 
     def news(self) -> list[list[int]]:
         """The answers that were added since the last call, by whomever, oldest first."""
-        found: list[list[int]] = []
-        with self._guarded() as file:
-            self._offset, answers = self._scan(file)
-            for digest, answer in answers.items():
-                if digest not in self._known:
-                    self._known.add(digest)
-                    found += [answer] if max(answer, default=0) < self._size else []
-        return found
+        answers: dict[bytes, list[int]] = {}
+
+        def read(file: BinaryIO) -> None:
+            self._offset, found = self._scan(file)
+            answers.update(found)
+
+        self._locked(read)
+        new = [answer for digest, answer in answers.items() if digest not in self._known]
+        self._known |= answers.keys()
+        return [answer for answer in new if max(answer, default=0) < self._size]
 
     def add(self, answer: Sequence[int]) -> None:
         """Keep an answer."""
@@ -93,13 +94,15 @@ class Folder:
         self._append(_USE, _digest(array("I", answer).tobytes()))
 
     def _append(self, head: int, data: bytes) -> None:
-        with self._guarded() as file:
+        def write(file: BinaryIO) -> None:
             end, _ = self._scan(file)
             file.truncate(end)  # what was cut short
             file.seek(end)
             file.write(_HEAD.pack(head, crc32(data)) + data)
             if end > self._limit:
                 self._shorten(self._scan(file, whole=True)[1])
+
+        self._locked(write)
 
     def _shorten(self, answers: dict[bytes, list[int]]) -> None:
         """A new file with those that were of use last."""
@@ -150,14 +153,13 @@ class Folder:
                 answers[body] = answers.pop(body)
         return at + end, answers
 
-    @contextmanager
-    def _guarded(self) -> Iterator[BinaryIO]:
-        """The file, while nobody else has it. A disk that is full or gone costs the memory, and no text."""
+    def _locked(self, act: Callable[[BinaryIO], None]) -> None:
+        """Do it while nobody else has the file. A disk that is full or gone costs the memory, and no text."""
         try:
             with self._lock, _open(self._file) as file:
-                yield file
+                act(file)
         except OSError as error:
-            _log.warning("Answers are not kept in %s: %s.", self._file.parent, error.strerror or error)
+            _log.warning("No answers can be kept in %s now: %s", self._file.parent, error.strerror or error)
 
 
 def files(folder: Path) -> list[Path]:
