@@ -167,7 +167,7 @@ class Compose:
     def _ask(self, i: int, scenes: Sequence[Scene]) -> dict[int, Draft]:
         """A member's drafts for those texts in which it has not failed."""
         member = self._members[i]
-        scenes = [scene for scene in scenes if member.is_asked(scene.key)]
+        scenes = [scene for scene in scenes if scene.budget.depth and member.is_asked(scene.key)]
         if not scenes:
             return {}
         drafts = member.propose(scenes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
@@ -22,12 +23,51 @@ FIRST, OTHERS, WEIGHT = (0.30, 0.08, 0.04), 0.02, 20.0
 """How often a token's first, second, third … successor is believed to come, worth so many tokens."""
 
 
+@dataclass(slots=True)
+class Text:
+    """What is known of one text.
+
+    Attributes:
+        right: How often the successor of each rank came.
+        seen: Of how many.
+        after: The likeliest successors of every token that was read, best first.
+        length: How much was read.
+    """
+
+    right: list[int]
+    seen: int = 0
+    after: dict[int, list[int]] = field(default_factory=dict)
+    length: int = 0
+
+    def read(self, tokens: Sequence[int]) -> None:
+        """What is new of the text: of tokens whose row nobody has seen, the next one is a successor."""
+        for token, following in pairwise(tokens[max(0, self.length - 1) :]):
+            self.after.setdefault(token, [following])
+        self.length = len(tokens)
+
+    def learn(self, emitted: Sequence[int]) -> None:
+        """How often which successor came, as far as the tokens of one step tell."""
+        for token, following in pairwise(emitted):
+            known = self.after.get(token, [])
+            self.seen += 1
+            if following in known:
+                self.right[known.index(following)] += 1
+
+    def successors(self, token: int, ranks: int) -> list[tuple[int, float]]:
+        """The likeliest ones, and how often those of their rank come."""
+        rates = [
+            (right + WEIGHT * (FIRST[rank] if rank < len(FIRST) else OTHERS)) / (self.seen + WEIGHT)
+            for rank, right in enumerate(self.right[:ranks])
+        ]
+        return list(zip(self.after.get(token, []), rates, strict=False))
+
+
 class Recycle:
     """Remembers the target's own likeliest tokens after every token it has read, and guesses a tree of them.
 
     Needs no model and no training, and knows something about every text; it is right far less often than a
-    match (Luo et al., Token Recycling, arXiv 2408.08696). Guesses are deterministic. What was learned stays
-    for later texts: at most `width` numbers a token of the vocabulary.
+    match (Luo et al., Token Recycling, arXiv 2408.08696). Guesses are deterministic, and what was learned
+    ends with the text, so that a seed repeats a run under every rule: `width` numbers for every token in it.
 
     Args:
         width: Successors to remember of each token.
@@ -45,57 +85,39 @@ class Recycle:
         if not is_whole(width) or width < 1:
             raise OptionError(f"width is {width!r}.", "It must be a whole number, 1 or more.")
         self._width, self._doubt = width, check_doubt(doubt)
-        self._after: dict[int, list[int]] = {}
-        self._seen, self._right = 0, [0] * width
-        self._read: dict[int, int] = {}
+        self._texts: dict[int, Text] = {}
 
     def start(self, key: int, tokens: Sequence[int]) -> None:
-        self._read[key] = 0
+        self._texts[key] = Text([0] * self._width)
 
     def read(self, key: int, tokens: Sequence[int]) -> None:
-        """In a prompt the next token is what followed, as long as nothing better is known."""
-        for token, following in pairwise(tokens[max(0, self._read[key] - 1) :]):
-            self._after.setdefault(token, [following])
-        self._read[key] = len(tokens)
+        self._texts[key].read(tokens)
 
     def watch(self, key: int, tokens: Sequence[int], rows: Sequence[NDArray[np.float32]]) -> None:
         for token, row in zip(tokens, rows, strict=True):
-            self._after[token] = largest(row, self._width)
+            self._texts[key].after[token] = largest(row, self._width)
 
     def propose(self, scenes: Sequence[Scene]) -> list[Draft]:
-        return [self._grow(scene) for scene in scenes]
+        return [self._grow(self._texts[scene.key], scene) for scene in scenes]
 
     def observe(self, key: int, emitted: Sequence[int], verdict: Verdict) -> None:
-        """How often which successor came, as far as the tokens of one step tell."""
-        for token, following in pairwise(emitted):
-            known = self._after.get(token, [])
-            self._seen += 1
-            if following in known:
-                self._right[known.index(following)] += 1
+        self._texts[key].learn(emitted)
 
     def stop(self, key: int) -> None:
-        self._read.pop(key, None)
+        self._texts.pop(key, None)
 
     def close(self) -> None:
-        self._after.clear()
+        self._texts.clear()
 
-    def _grow(self, scene: Scene) -> Draft:
+    def _grow(self, text: Text, scene: Scene) -> Draft:
         """The most probable nodes first, as far as the budget goes; chains have first successors only."""
-        budget = scene.budget
-        rates = [self._rate(rank) for rank in range(self._width if scene.trees else 1)]
+        text.read(scene.history.tokens)
+        budget, ranks = scene.budget, self._width if scene.trees else 1
         sapling = Sapling(budget.depth, budget.nodes, min(self._doubt, budget.confidence))
-        sapling.open(ROOT, self._children(scene.history.tokens[-1], rates))
+        sapling.open(ROOT, text.successors(scene.history.tokens[-1], ranks))
         while (node := sapling.take()) is not None:
-            sapling.open(node, self._children(sapling.tokens[node], rates))
+            sapling.open(node, text.successors(sapling.tokens[node], ranks))
         return sapling.draft(self.name)
-
-    def _children(self, token: int, rates: Sequence[float]) -> list[tuple[int, float]]:
-        return list(zip(self._after.get(token, []), rates, strict=False))
-
-    def _rate(self, rank: int) -> float:
-        """How often the successor of that rank comes."""
-        first = FIRST[rank] if rank < len(FIRST) else OTHERS
-        return (self._right[rank] + WEIGHT * first) / (self._seen + WEIGHT)
 
 
 def largest(row: NDArray[np.float32], count: int) -> list[int]:

@@ -31,7 +31,7 @@ def load(
     draft_precision: str | None = None,
     strict: bool = False,
     keep: int = 1,
-    memory: bool | str | Path = True,
+    memory: bool | str | Path | None = None,
     **how: Unpack[Opening],
 ) -> Engine:
     """An engine from names.
@@ -54,7 +54,9 @@ def load(
         strict: Use only passes that give a row the bits of a one-row pass; see `backends.strict`.
         keep: See `Engine`. A strict target that is not row-invariant keeps none: what a cache was read in
             would show.
-        memory: Whether suffix looks into past answers: those of this engine, or those in a folder too.
+        memory: Whether suffix looks into past answers: those of this engine, or those in a folder too. When
+            left out it does where they change no text, under the rules matching and greedy: under others
+            what is guessed decides which of the equally good texts is written, and a seed would not repeat it.
         **how: How to open the target; see `backends.Opening`. A draft takes what it can use of it, apart
             from backend and context.
 
@@ -65,6 +67,7 @@ def load(
     judge = find_rule(rule)
     if pace is not None or depth is not None:  # what cannot be honoured shows itself before a model is loaded
         find_pace(pace or "fixed")(DEPTHS[pace or "fixed"] if depth is None else depth)
+    memory = judge.shared if memory is None else memory
     drafting = Drafting.of(draft, draft_backend, draft_precision, draft_sampling, memory)
     opened: list[Backend | Drafter] = []
     try:

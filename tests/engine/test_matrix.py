@@ -1,12 +1,15 @@
 """rule × drafter × depth × rollback × batch: the text is always that of plain decoding."""
 
+from functools import partial
+
 import pytest
 
 from redline.core.pace import Fixed
 from redline.core.sampling import Sampling
 from redline.core.stop import Limits
 from redline.core.verify import RULES
-from redline.drafters import ModelDrafter, Ngram, Replay
+from redline.drafters import Compose, Corpus, ModelDrafter, Ngram, Recycle, Replay, Suffix
+from redline.drafters.compose import WAYS
 from redline.engine import Engine, generate_many
 from redline.testing import ToyBackend
 
@@ -32,11 +35,26 @@ def target(rollback="truncate"):
     return ToyBackend(8, seed=3, order=2, rollback=rollback, context=200)
 
 
+def remembering(texts):
+    corpus = Corpus()
+    for text in texts:
+        corpus.add(text)
+    return Suffix(corpus)
+
+
+def three(how):
+    return Compose([Suffix(), Recycle(), ModelDrafter(ToyBackend(8, seed=4, order=2), target())], how)
+
+
 def drafters(texts):
     return {
         "none": lambda: None,
         "ngram": Ngram,
         "junk": lambda: Ngram(1, 1),
+        "suffix": Suffix,
+        "memory": lambda: remembering(texts),
+        "recycle": Recycle,
+        **{f"{how} of three": partial(three, how) for how in WAYS},
         "self": lambda: ModelDrafter(target(), target()),
         "other": lambda: ModelDrafter(ToyBackend(8, seed=4, order=2), target()),
         "oracle": lambda: Replay(texts, 8),
@@ -47,7 +65,9 @@ def drafters(texts):
 
 
 def decode(drafter, rule, sampling, depth=4, rollback="truncate", prompts=PROMPTS):
-    engine = Engine(target(rollback), drafter, rule=rule, pace=lambda: Fixed(depth), prefill=3)
+    engine = Engine(
+        target(rollback), drafter, rule=rule, pace=lambda: Fixed(depth, nodes=depth + 2), prefill=3
+    )
     results = generate_many(engine, prompts, sampling, Limits(TOKENS), seed=11)
     assert not engine.live
     return results
@@ -83,7 +103,10 @@ def test_every_exact_rule_at_temperature_zero_is_greedy_decoding(rule, drafter):
 
 
 @pytest.mark.parametrize("rule", EXACT, ids=lambda rule: rule.name)
-@pytest.mark.parametrize("drafter", ["none", "ngram", "self", "other", "half"])
+@pytest.mark.parametrize(
+    "drafter",
+    ["none", "ngram", "self", "other", "half", "suffix", "recycle", "best of three", "merge of three"],
+)
 def test_a_text_does_not_depend_on_its_batch(rule, drafter):
     sampling = Sampling() if rule.name == "greedy" else SAMPLINGS["sampled"]
     texts = [[*prompt, *result.tokens] for prompt, result in zip(PROMPTS, plain(sampling), strict=True)]

@@ -18,7 +18,8 @@ from redline.core.sampling import Sampling, distribution
 from redline.core.stop import Ending, Limits
 from redline.core.types import Draft, History
 from redline.core.verify import RULES, Block, Greedy, Matching, Rejection, Tree
-from redline.drafters import ModelDrafter, vocabulary
+from redline.drafters import Compose, ModelDrafter, Ngram, compose, vocabulary
+from redline.drafters.merge import merge
 from redline.engine import Engine, generate
 from redline.engine import live as live_module
 from redline.testing import ToyBackend, ToyTokenizer, outcomes
@@ -215,6 +216,33 @@ def test_trees(rule, way, settings):
         assert engine_error(parents, way, rule, two, limits, words=2) < EXACT
 
 
+def composed(how):
+    """A look-up and a model that draws; both have something to say about `LOOPING`, and not the same."""
+    small = ToyBackend(3, seed=7, spread=1.0, tokenizer=ToyTokenizer.letters(3, ends=[]))
+    return Compose([Ngram(1, 2), ModelDrafter(small, target())], how)
+
+
+LOOPING = [0, 1, 0, 2, 0]
+TWO, FOUR = Sampling(temperature=1, top_k=2), Limits(max_tokens=4, stop_tokens=NO_END)
+
+
+@rules(EXACT_RULES)
+@pytest.mark.parametrize("how", compose.WAYS)
+@pytest.mark.parametrize("nodes", [2, 4])
+def test_several_drafters(rule, how, nodes, monkeypatch):
+    """Model and look-up take turns, and stand beside each other."""
+    monkeypatch.setattr(compose, "BROUGHT", 0.9)  # so that it depends on the text who is asked
+    law = emitted(composed(how), rule, TWO, FOUR, Fixed(2, nodes=nodes), prompt=LOOPING)
+    assert distance(law, plain(TWO, FOUR, LOOPING)) < EXACT
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_several_drafters_in_a_tree_with_settings(settings):
+    sampling, limits = SETTINGS[settings], LIMITS["a limit"]
+    law = emitted(composed("merge"), Tree(), sampling, limits, Fixed(2, nodes=4), prompt=LOOPING)
+    assert distance(law, plain(sampling, limits, LOOPING)) < EXACT
+
+
 @pytest.mark.parametrize("settings", SETTINGS)
 @rules([Greedy(), *EXACT_RULES])
 def test_temperature_zero(rule, settings):
@@ -278,3 +306,27 @@ def test_a_cache_that_keeps_a_refused_guess_is_caught(monkeypatch):
 
     monkeypatch.setattr(ToyCache, "rewind", keep_the_first)
     assert engine_error((-1, -1, 1), "top", Matching(), WARM, LIMITS["a limit"]) > CAUGHT
+
+
+def test_a_drawn_guess_that_is_merged_into_a_certain_one_is_caught(monkeypatch):
+    monkeypatch.setattr(compose, "merge", lambda drafts, drawn=(): merge([*drafts, *drawn]))
+    limits = LIMITS["a limit"]
+    law = emitted(composed("merge"), Tree(), WARM, limits, Fixed(2, nodes=4), prompt=LOOPING)
+    assert distance(law, plain(WARM, limits, LOOPING)) > CAUGHT
+
+
+def test_choosing_among_drafts_by_what_was_drawn_is_caught(monkeypatch):
+    class Greedy(Compose):
+        """Takes the model's draft only where it has drawn what the look-up says."""
+
+        def _pick(self, scenes):
+            drafts = self._ask(0, scenes)
+            drawn = self._ask(1, scenes)
+            return {
+                key: drawn[key] if drawn[key].tokens[:1] == (0,) else draft for key, draft in drafts.items()
+            }
+
+    drafter = composed("best")
+    drafter._how = lambda self, scenes: Greedy._pick(self, scenes)
+    law = emitted(drafter, Rejection(), TWO, FOUR, Fixed(2, nodes=4), prompt=LOOPING)
+    assert distance(law, plain(TWO, FOUR, LOOPING)) > CAUGHT
