@@ -11,13 +11,14 @@ from typing import Annotated
 
 import typer
 
-from redline.cli import bench, demo, explain, generate, models
+from redline.cli import bench, demo, explain, generate, memory, models
 from redline.core.errors import RedlineError
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
 app.command("demo")(demo.demo)
 app.command("generate")(generate.generate)
 app.command("explain")(explain.explain)
+app.command("memory")(memory.memory)
 app.add_typer(bench.app, name="bench")
 app.add_typer(models.app, name="models")
 

@@ -55,8 +55,8 @@ def load(
         keep: See `Engine`. A strict target that is not row-invariant keeps none: what a cache was read in
             would show.
         memory: Whether suffix looks into past answers: those of this engine, or those in a folder too. When
-            left out it does where they change no text, under the rules matching and greedy: under others
-            what is guessed decides which of the equally good texts is written, and a seed would not repeat it.
+            left out it does where they change no text, under the rules matching and greedy: elsewhere what
+            is guessed decides which of the equally good texts is written, and a seed would not repeat it.
         **how: How to open the target; see `backends.Opening`. A draft takes what it can use of it, apart
             from backend and context.
 

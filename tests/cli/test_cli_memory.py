@@ -1,0 +1,24 @@
+"""`redline memory`."""
+
+from redline.drafters import Folder
+from redline.testing import ToyTokenizer
+
+
+def test_a_folder_is_listed_and_cleared_and_nothing_else_is_touched(redline, tmp_path):
+    Folder(tmp_path, ToyTokenizer.letters(9)).add([1, 2, 3])
+    (tmp_path / "notes.txt").write_text("mine")
+    listed = redline("memory", str(tmp_path))
+    assert listed.status == 0
+    assert "answers-" in listed.out
+    assert "bytes" in listed.out
+    assert "kept" in listed.err
+    assert redline("memory", str(tmp_path), "--clear").status == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+    assert redline("memory", str(tmp_path)).out == ""
+
+
+def test_a_folder_that_is_none_is_an_error_with_a_hint(redline, tmp_path):
+    ran = redline("memory", str(tmp_path / "nowhere"))
+    assert ran.status == 1
+    assert "There is no folder" in ran.err
+    assert "--memory" in ran.err
