@@ -30,11 +30,13 @@ class Guard:
         rule, target: Who must be able to take the guesses.
 
     Attributes:
+        name: The drafter's.
         spent: Seconds of the last `propose`, by who was asked.
     """
 
     def __init__(self, drafter: Drafter, rule: Rule, target: Backend) -> None:
         self.spent: dict[str, float] = {}
+        self.name = drafter.name
         self._drafter, self._rule, self._target = drafter, rule, target
         self._texts: dict[int, str] = {}
 

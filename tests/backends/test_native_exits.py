@@ -8,10 +8,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_models import make_reference, reference_logits, save_gguf
+from tiny_models import make_reference, reference_logits
 
-from redline import backends
-from redline.backends.native import NativeBackend, cache, kernels
+from redline.backends.native import NativeBackend, cache
 from redline.backends.native.cache import Ahead, NativeCache
 from redline.backends.strict import Strict
 from redline.core.errors import ContextError
@@ -20,21 +19,6 @@ from redline.core.topology import path
 from redline.testing import ToyBackend
 
 SHAPES = ["llama", "qwen2", "qwen3"]
-needs_kernels = pytest.mark.skipif(kernels.find() is None, reason="the kernels were not built: no C compiler")
-WAYS = [pytest.param("file", marks=needs_kernels), "float32"]
-
-
-@pytest.fixture(scope="module")
-def opened(tmp_path_factory):
-    place, made = tmp_path_factory.mktemp("exits"), {}
-
-    def get(shape="qwen3", precision="float32"):
-        if (shape, precision) not in made:
-            file = save_gguf(make_reference(shape), place / f"{shape}.gguf")
-            made[shape, precision] = backends.open(file, device="cpu", precision=precision, context=192)
-        return made[shape, precision]
-
-    return get
 
 
 def entries(cache):
@@ -121,7 +105,10 @@ class Histories:
 
     def tree(self):
         pair, nodes = self.one(), self.some(8)
-        parents = [i - 1 if self.draw(st.booleans()) else self.draw(st.integers(-1, i - 1)) for i in range(len(nodes))]
+        parents = [
+            i - 1 if self.draw(st.booleans()) else self.draw(st.integers(-1, i - 1))
+            for i in range(len(nodes))
+        ]
         base = len(pair.text)
         pair.extend(nodes, parents)
         kept = path(parents, self.draw(st.integers(-1, len(nodes) - 1)))
@@ -132,10 +119,9 @@ class Histories:
         pair.rewind(self.draw(st.integers(max(0, len(pair.text) - 4), len(pair.text))))
 
 
-@pytest.mark.parametrize("precision", WAYS)
 @pytest.mark.parametrize("shape", SHAPES)
-def test_any_history_with_exits_equals_the_one_without(opened, shape, precision):
-    backend = opened(shape, precision)
+def test_any_history_with_exits_equals_the_one_without(opened_file, shape, precision):
+    backend = opened_file(shape, precision)
 
     @settings(max_examples=40, deadline=None)
     @given(st.data())
@@ -203,10 +189,9 @@ def read_twice(backend):
 SCRIPTS = [rewound, kept_as_it_is, other_tokens, branches, a_larger_store, another_exit, read_twice]
 
 
-@pytest.mark.parametrize("precision", WAYS)
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_what_was_left_is_used_where_it_belongs(opened, script, precision):
-    script(opened("qwen3", precision))
+def test_what_was_left_is_used_where_it_belongs(opened_file, script, precision):
+    script(opened_file("qwen3", precision))
 
 
 def take_whatever(self, chunk):
@@ -250,7 +235,6 @@ def any_exit(self, chunks, leave=None):
     return known
 
 
-@pytest.mark.parametrize("precision", WAYS)
 @pytest.mark.parametrize(
     ("place", "name", "wrong", "script"),
     [
@@ -263,16 +247,17 @@ def any_exit(self, chunks, leave=None):
     ],
     ids=["after a rewind", "other tokens", "a tree", "twice", "lost by growing", "another exit"],
 )
-def test_what_is_used_where_it_does_not_belong_shows(opened, monkeypatch, precision, place, name, wrong, script):
-    backend = opened("qwen3", precision)
+def test_what_is_used_where_it_does_not_belong_shows(
+    opened_file, monkeypatch, precision, place, name, wrong, script
+):
+    backend = opened_file("qwen3", precision)
     monkeypatch.setattr(place, name, wrong)
     with pytest.raises(AssertionError):
         script(backend)
 
 
-@pytest.mark.parametrize("precision", WAYS)
-def test_layers_that_have_been_gone_through_are_not_gone_through_again(opened, precision, monkeypatch):
-    backend = opened("qwen3", precision)
+def test_layers_that_have_been_gone_through_are_not_gone_through_again(opened_file, precision, monkeypatch):
+    backend = opened_file("qwen3", precision)
     model, passes = backend._model, []
     forward = type(model).forward
 
@@ -297,18 +282,16 @@ def test_layers_that_have_been_gone_through_are_not_gone_through_again(opened, p
 
 
 @pytest.mark.parametrize("layers", [1, 2])
-@pytest.mark.parametrize("precision", WAYS)
-def test_an_exit_is_a_model_of_fewer_layers(opened, precision, layers):
-    backend, model = opened("qwen3", precision), copy.deepcopy(make_reference("qwen3"))
+def test_an_exit_is_a_model_of_fewer_layers(opened_file, precision, layers):
+    backend, model = opened_file("qwen3", precision), copy.deepcopy(make_reference("qwen3"))
     model.model.layers = model.model.layers[:layers]
     tokens = [(i * 37 + 5) % 200 for i in range(90)]
     (rows,) = backend.extend_exit([Chunk(backend.open(), tokens)], layers)
     np.testing.assert_allclose(rows, reference_logits(model, tokens), atol=2e-3)
 
 
-@pytest.mark.parametrize("precision", WAYS)
-def test_rows_are_what_was_asked_for(opened, precision):
-    backend, width = opened("llama", precision), 288
+def test_rows_are_what_was_asked_for(opened_file, precision):
+    backend, width = opened_file("llama", precision), 288
     chunks = [Chunk(backend.open(), [1, 2, 3], rows) for rows in ("all", "last", "none")]
     every, last, none = backend.extend_exit(chunks, 2)
     assert (every.shape, last.shape, none.shape) == ((3, width), (1, width), (0, width))
@@ -321,8 +304,8 @@ def test_rows_are_what_was_asked_for(opened, precision):
     np.testing.assert_array_equal(np.concatenate(backend.extend_exit(many, 2)), np.repeat(last, 70, 0))
 
 
-def test_what_is_refused_changes_nothing(opened):
-    backend = opened()
+def test_what_is_refused_changes_nothing(opened_file):
+    backend = opened_file("qwen3")
     pair = filled(backend, 6)
     pair.leave([8, 9], 2)
     before = pair.cache.ahead
@@ -342,8 +325,8 @@ def test_what_is_refused_changes_nothing(opened):
         backend.extend_exit([Chunk(pair.cache, [1])], 2)
 
 
-def test_a_pass_cut_short_leaves_the_cache_as_it_was(opened, monkeypatch):
-    backend = opened()
+def test_a_pass_cut_short_leaves_the_cache_as_it_was(opened_file, monkeypatch):
+    backend = opened_file("qwen3")
     pair = filled(backend, 6)
     pair.leave([8, 9], 2)
     with monkeypatch.context() as patch:
@@ -353,18 +336,18 @@ def test_a_pass_cut_short_leaves_the_cache_as_it_was(opened, monkeypatch):
     pair.extend([8, 9, 10])
 
 
-def test_where_rows_do_not_keep_their_bits_nothing_is_left_for_later(opened, monkeypatch):
-    """Else a text would depend on who has guessed."""
-    backend = opened()
+def test_where_rows_do_not_keep_their_bits_nothing_is_left_for_later(opened_file, monkeypatch):
+    """Else a text would depend on who has guessed. Here, whatever there is would be taken."""
+    backend = opened_file("qwen3")
     monkeypatch.setattr(backend, "traits", replace(backend.traits, row_invariant=False))
-    monkeypatch.setattr(cache, "shared_prefix", lambda a, b: min(len(a), len(b)))  # whatever it is, it is taken
+    monkeypatch.setattr(cache, "shared_prefix", lambda a, b: min(len(a), len(b)))
     pair = filled(backend, 6)
     backend.extend_exit([Chunk(pair.cache, [8, 9])], 2)
     pair.extend([11, 12])
 
 
-def test_who_has_exits(opened):
-    backend = opened()
+def test_who_has_exits(opened_file):
+    backend = opened_file("qwen3")
     assert isinstance(backend, Exits)
     assert list(backend.exits) == [1, 2]
     assert not isinstance(ToyBackend(), Exits)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import accumulate, pairwise
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -23,7 +24,9 @@ _PROBES = (1, 1, 2, 3, 5, 8, 12, 31)
 
 
 class NativeBackend:
-    """A Llama-like model that reads any number of texts at once. Implements `ports.Backend` and `ports.Exits`.
+    """A Llama-like model that reads any number of texts at once.
+
+    Implements `ports.Backend`, `ports.Deferring` and `ports.Exits`.
 
     Not for several threads at a time; torch itself uses `threads` of them.
 
@@ -110,9 +113,11 @@ class NativeBackend:
             chunk.cache.ahead = Ahead(layers, list(chunk.tokens), own)
         rows = [own[wanted(chunk)] for chunk, own in zip(chunks, states, strict=True)]
         vocabulary = max(chunk.vocabulary or self.traits.vocab_size for chunk in chunks)
-        logits = [model.logits(x, vocabulary).float().cpu() for x in torch.cat(rows).split(ROWS) if len(x)]
+        logits = [
+            model.logits(x, vocabulary).float().cpu() for x in torch.split(torch.cat(rows), ROWS) if len(x)
+        ]
         found = torch.cat(logits) if logits else torch.empty(0, self.traits.vocab_size)
-        return [own.numpy() for own in found.split([len(own) for own in rows])]
+        return [own.numpy() for own in torch.split(found, [len(own) for own in rows])]
 
     @torch.inference_mode()
     def extend_deferred(self, chunks: Sequence[Chunk]) -> Sequence[Logits]:
@@ -156,13 +161,13 @@ class NativeBackend:
         return residuals
 
     def _prepare(self, chunks: Sequence[Chunk], leave: int | None = None) -> list[Ahead | None]:
-        """Make room for chunks, and take what can be used of their first tokens in a pass that leaves there."""
+        """Make room for chunks, and take what of their first tokens a pass that leaves there can use."""
         known = []
         for chunk in chunks:
             assert isinstance(chunk.cache, NativeCache)
             chunk.cache.reserve(chunk.cache.length + len(chunk.tokens))
             ahead = chunk.cache.take_ahead(chunk)
             # Where rows do not keep their bits, a text must not depend on who else has read its tokens.
-            fits = ahead is not None and (self.traits.row_invariant if leave is None else ahead.layers == leave)
+            fits = self.traits.row_invariant if leave is None else ahead and ahead.layers == leave
             known.append(ahead if fits else None)
         return known

@@ -85,7 +85,7 @@ def _by_chunk(
 ) -> list[Tensor]:
     """The rows of every chunk after so many layers: those that were left there before, then the new ones."""
     counts = [len(chunk.tokens) - n for chunk, n in zip(chunks, _starts(known, layers), strict=True)]
-    new = iter(torch.cat(left).split([count for count in counts if count])) if left else iter(())
+    new = iter(torch.split(torch.cat(left), [count for count in counts if count])) if left else iter(())
     rows = []
     for ahead, count in zip(known, counts, strict=True):
         there = [ahead.states] if ahead and ahead.layers == layers else []

@@ -77,7 +77,11 @@ class Piece:
 
 
 def pieces(
-    chunks: Sequence[Chunk], growths: Sequence[Growth], groups: int, starts: Sequence[int], every: bool = False
+    chunks: Sequence[Chunk],
+    growths: Sequence[Growth],
+    groups: int,
+    starts: Sequence[int],
+    every: bool = False,
 ) -> Iterator[Piece]:
     """Cut the chunks into passes of at most `ROWS` rows, in order.
 
