@@ -207,6 +207,12 @@ def test_it_stops_when_it_doubts_and_where_an_answer_ends(opened_file):
     assert draft.tokens == (end,)
 
 
+class Flat(ToyBackend):
+    exits = range(1, 1)
+
+    def extend_exit(self, chunks, layers): ...
+
+
 def test_what_cannot_be_is_refused(opened_file):
     target = opened_file("llama")
     with pytest.raises(OptionError, match="native backend"):
@@ -214,6 +220,9 @@ def test_what_cannot_be_is_refused(opened_file):
     for layers in (0, 3, -1, 1.0, True):
         with pytest.raises(OptionError, match="after 1 to 2"):
             EarlyExit(target, layers)
+    assert EarlyExit(target).layers == 2
+    with pytest.raises(OptionError, match="single layer"):
+        EarlyExit(Flat())
     without = replace(scene(target, [1, 2], Budget(2, 2)), cache=None)
     with pytest.raises(OptionError, match="has none"):
         EarlyExit(target).propose([without])
