@@ -96,6 +96,8 @@ class Scene:
         needs_q: What guesses were drawn from will be read. Else a guess that stands twice is one too many.
         constraint: What the next token may be, if not anything. A guess that it forbids is a wasted one.
         vocab_size: The target's ids are below this.
+        cache: The target's of this text, all of whose tokens it holds but the last. For those who draft with
+            the target itself, through `Exits`; its length and what it holds stay as they are.
     """
 
     key: int
@@ -107,6 +109,7 @@ class Scene:
     needs_q: bool = True
     constraint: Constraint | None = None
     vocab_size: int = 1 << 31
+    cache: Cache | None = None
 
 
 @runtime_checkable
@@ -329,4 +332,36 @@ class Deferring(Protocol):
 
     def extend_deferred(self, chunks: Sequence[Chunk]) -> Sequence[Logits]:
         """As `Backend.extend`, with the same bits; rows behind a refused guess need never be computed."""
+        ...
+
+
+@runtime_checkable
+class Exits(Protocol):
+    """What a backend may offer besides: a token can leave after some of the layers, to guess what follows.
+
+    Attributes:
+        exits: After how many layers; none where there are too few.
+    """
+
+    @property
+    def exits(self) -> range: ...
+
+    def extend_exit(self, chunks: Sequence[Chunk], layers: int) -> list[NDArray[np.float32]]:
+        """Read chunks through the first `layers` layers only, then norm and head.
+
+        `Cache.length` does not change, but the cache remembers how far these tokens have come: the next call,
+        of this or of `Backend.extend`, goes on from there with those of its first tokens that are the same,
+        and gives the bits that it gives without. Whatever else happens to the cache, it forgets them.
+
+        Args:
+            chunks: As for `Backend.extend`, but no trees; they begin where the caches end.
+            layers: How many; one of `exits`.
+
+        Returns:
+            As `Backend.extend`: logits, but after so many layers.
+
+        Raises:
+            ContextError, ValueError: As for `Backend.extend`, or there is no such exit, or a tree is in the
+                way; no cache has changed.
+        """
         ...

@@ -2,6 +2,7 @@
 
 from redline.drafters.compose import Compose
 from redline.drafters.corpus import Corpus
+from redline.drafters.early_exit import EarlyExit
 from redline.drafters.memory import Folder
 from redline.drafters.model import ModelDrafter
 from redline.drafters.ngram import Ngram
@@ -13,10 +14,22 @@ DRAFTERS = {
     "ngram": Ngram,
     "suffix": Suffix,
     "recycle": Recycle,
+    "early_exit": EarlyExit,
     "model": ModelDrafter,
     "compose": Compose,
     "replay": Replay,
 }
 """Every kind of drafter."""
 
-__all__ = ["DRAFTERS", "Compose", "Corpus", "Folder", "ModelDrafter", "Ngram", "Recycle", "Replay", "Suffix"]
+__all__ = [
+    "DRAFTERS",
+    "Compose",
+    "Corpus",
+    "EarlyExit",
+    "Folder",
+    "ModelDrafter",
+    "Ngram",
+    "Recycle",
+    "Replay",
+    "Suffix",
+]

@@ -30,12 +30,13 @@ class Guard:
         drafter: Who guesses.
 
     Attributes:
+        name: The drafter's.
         spent: Seconds of the last `propose`, by who was asked.
     """
 
     def __init__(self, drafter: Drafter) -> None:
         self.spent: dict[str, float] = {}
-        self._drafter = drafter
+        self.name, self._drafter = drafter.name, drafter
         self._texts: dict[int, str] = {}
 
     def start(self, key: int, tokens: Sequence[int]) -> None:
@@ -64,7 +65,7 @@ class Guard:
         except Exception as error:
             drafts = self._ask_each(scenes, error)
         seconds = perf_counter() - began
-        spent = self._drafter.spent if isinstance(self._drafter, Composed) else {self._drafter.name: seconds}
+        spent = self._drafter.spent if isinstance(self._drafter, Composed) else {self.name: seconds}
         self.spent = {name: each / len(scenes) for name, each in spent.items()}
         return drafts
 
@@ -127,7 +128,7 @@ class Guard:
         fault = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         _log.warning(
             "The drafter %s failed and is asked no more in this text: %s",
-            self._drafter.name,
+            self.name,
             fault,
             exc_info=error if _log.isEnabledFor(logging.DEBUG) else None,
         )

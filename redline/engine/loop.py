@@ -76,11 +76,17 @@ def propose(target: Backend, drafter: Guard | None, rule: Rule, lives: Sequence[
             rule.needs_q,
             live.constraint,
             target.traits.vocab_size,
+            live.cache,
         )
         for live in lives
         if drafter.is_asked(live.key) and (budget := live.budget()).depth > 0
     ]
-    return drafts | drafter.propose(scenes) if scenes else drafts
+    if scenes:
+        drafts |= drafter.propose(scenes)
+    for live in lives:
+        if live.unread:
+            raise RewindError(f"The drafter {drafter.name} has changed the target's cache.")
+    return drafts
 
 
 def settle(live: Live, draft: Draft, logits: Logits, drafter: Guard | None, rule: Rule) -> Step:

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 from numpy.typing import NDArray
 
 from redline.core.errors import ContextError, RewindError
-from redline.core.ports import Backend, Cache, Chunk, Deferring
+from redline.core.ports import Backend, Cache, Chunk, Deferring, Exits
 from redline.core.topology import path
 
 
@@ -149,6 +149,26 @@ class BackendContract:
             for text in range(texts):
                 for row in np.random.default_rng(count).permutation(count).tolist():
                     self.same(backend, rows[text][row], expected[text][row])
+
+    def test_tokens_that_left_early_go_on_as_if_they_had_not(self, backend: Backend) -> None:
+        if not isinstance(backend, Exits):
+            pytest.skip("this backend has no exits")
+        tokens = self.tokens(backend, 12)
+        expected = self.read(backend, tokens)
+        for layers in {backend.exits[0], backend.exits[-1]}:
+            cache = backend.open()
+            backend.extend([Chunk(cache, tokens[:4], "none")])
+            for end in (5, 6, 9):
+                (rows,) = backend.extend_exit([Chunk(cache, tokens[4:end])], layers)
+                (fresh,) = backend.extend_exit([Chunk(backend.open(), tokens[:end])], layers)
+                self.same(backend, rows, fresh[4:])
+                assert cache.length == 4
+            self.same(backend, backend.extend([Chunk(cache, tokens[4:])])[0], expected[4:])
+            cache.rewind(6)
+            backend.extend_exit([Chunk(cache, tokens[6:9])], layers)
+            cache.rewind(5)  # the text ends elsewhere, and what was ahead is not
+            backend.extend_exit([Chunk(cache, [*tokens[5:7], tokens[0]])], layers)
+            self.same(backend, backend.extend([Chunk(cache, tokens[5:])])[0], expected[5:])
 
     def test_a_refused_rewind_changes_nothing(self, backend: Backend) -> None:
         cache, tokens = backend.open(), self.tokens(backend, 6)

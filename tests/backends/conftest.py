@@ -2,7 +2,12 @@
 
 import pytest
 import torch
-from tiny_models import make_reference, save_folder
+from tiny_models import make_reference, save_folder, save_gguf
+
+from redline import backends
+from redline.backends.native import kernels
+
+NO_KERNELS = pytest.mark.skipif(kernels.find() is None, reason="the kernels were not built: no C compiler")
 
 
 @pytest.fixture(autouse=True)
@@ -25,3 +30,23 @@ def tiny(tmp_path_factory):
         return made[shape]
 
     return make
+
+
+@pytest.fixture(params=[pytest.param("file", marks=NO_KERNELS), "float32"])
+def precision(request):
+    """The kernels on a file's own numbers, and torch."""
+    return request.param
+
+
+@pytest.fixture(scope="session")
+def opened_file(tmp_path_factory):
+    """Shape's name and precision → a tiny model of that shape, from a GGUF file."""
+    place, made = tmp_path_factory.mktemp("files"), {}
+
+    def get(shape, precision="float32"):
+        if (shape, precision) not in made:
+            file = save_gguf(make_reference(shape), place / f"{shape}.gguf")
+            made[shape, precision] = backends.open(file, device="cpu", precision=precision, context=192)
+        return made[shape, precision]
+
+    return get

@@ -15,8 +15,8 @@ const char *redline_variant(int at, int *runs);
 int redline_linear(int variant, const Layers *w, const float *x, int64_t rows, const float *norm, float eps,
                    int after, const float *other, float *out, int threads);
 int redline_rows(int variant, const Matrix *w, const int64_t *outputs, int64_t count, float *out);
-int redline_forward(int variant, const Model *m, int64_t blocks, const Row *rows, int64_t count, float *x,
-                    int only_store, int threads);
+int redline_forward(int variant, const Model *m, int64_t first, int64_t last, const Row *rows, int64_t count,
+                    float *x, int only_store, int threads);
 
 static uint64_t state = 88172645463325252u;
 static uint64_t draw(uint64_t below) {
@@ -65,8 +65,8 @@ static Layers layer(int64_t outputs, int64_t inputs, uint8_t **own) {
 
 enum { CHAIN = 5, NODES = 4, COUNT = CHAIN + NODES, BLOCKS = 2, PER_BLOCK = 5 };
 
-/* A text with a chain of rows and one with a tree, through a model of two blocks. Slots that no row sees hold no
-   numbers. Returns how many variants agreed, or less than none. */
+/* A text with a chain of rows and one with a tree, through a model of two blocks in one pass or two. Slots that no
+   row sees hold no numbers. Returns how many variants agreed, or less than none. */
 static int model(int round) {
     static const int32_t lines[NODES][3] = {{0}, {0, 1}, {0, 2}, {0, 1, 3}};
     static const int lengths[NODES] = {1, 2, 2, 3};
@@ -108,7 +108,9 @@ static int model(int round) {
             rows[r] = (Row){after[t], after[t] + floats_of[t] / 2, kv * apart[t], apart[t], slot,
                             t ? start[t] : slot + 1, t ? lengths[node] : 0, t ? lines[node] : NULL, turn + r * 2 * width};
         }
-        if (redline_forward(v, &m, BLOCKS, rows, COUNT, after[2], round % 5 == 4, 1 + (int)draw(8))) return -1;
+        int64_t left = (int64_t)draw(BLOCKS); /* where a pass ends and another goes on with what it left */
+        if (left && redline_forward(v, &m, 0, left, rows, COUNT, after[2], 0, 1 + (int)draw(8))) return -1;
+        if (redline_forward(v, &m, left, BLOCKS, rows, COUNT, after[2], round % 5 == 4, 1 + (int)draw(8))) return -1;
         for (int64_t i = 0; i < sizes[2]; i++)
             if (after[2][i] != after[2][i]) agreed = -2;
         for (int a = 0; a < 3; a++) {

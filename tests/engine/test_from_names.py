@@ -64,8 +64,11 @@ def test_open_backends_and_drafters_are_passed_through(opened):
 
 
 def test_drafters_without_a_model_have_names(opened):
-    kinds = {name: type(load(ToyBackend(), name).drafter) for name in ("none", *registry.names())}
+    names = [name for name in ("none", *registry.names()) if name != "early_exit"]
+    kinds = {name: type(load(ToyBackend(), name).drafter) for name in names}
     assert kinds == {"none": type(None), "ngram": Ngram, "suffix": Suffix, "recycle": Recycle}
+    with pytest.raises(OptionError, match="toy-16-0"):  # whose layers cannot be left early
+        load(ToyBackend(), "early_exit")
     assert load(ToyBackend(), None).drafter is None
     assert opened == []
 

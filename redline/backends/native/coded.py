@@ -65,15 +65,14 @@ class CodedModel:
         """Whether rows keep their bits: they do by the order of the sums, and it is tried all the same."""
         return holds()
 
-    def forward(self, piece: Piece, layers: int | None = None) -> Tensor:
+    def forward(self, piece: Piece, layers: range, x: Tensor | None = None) -> Tensor:
         """Read the rows of a piece; see `model.Model.forward`."""
-        x = self._kernels.rows(self._embedding, piece.tokens)
+        x = self._kernels.rows(self._embedding, piece.tokens) if x is None else x.clone()
         rotations = self._rotary(piece.positions).contiguous()
         rows, kept = (c.Row * len(piece.tokens))(), [rotations]
         for part in piece.parts:
             kept += self._place(part, rotations, rows)
-        blocks = self.config.layers if layers is None else layers
-        self._kernels.forward(self._struct, blocks, rows, x, only_store=not piece.wanted)
+        self._kernels.forward(self._struct, layers, rows, x, only_store=not piece.wanted)
         del kept  # until here C reads them
         return x if piece.wanted == list(range(len(x))) else x[piece.wanted]
 

@@ -140,26 +140,30 @@ class Model:
         self.attention = Blocked(self.config.groups, device, self.dtype)
         return False
 
-    def forward(self, piece: Piece, layers: int | None = None) -> Tensor:
-        """Read the rows of a piece and write their keys and values into their caches.
+    def forward(self, piece: Piece, layers: range, x: Tensor | None = None) -> Tensor:
+        """Take the rows of a piece through some layers and write their keys and values into their caches.
 
         Args:
             piece: Rows; their caches must have room for them.
-            layers: Stop after so many layers (for checks).
+            layers: Which, one after the other.
+            x: What the layers before left of the rows, (rows, hidden); None where there are none before.
 
         Returns:
             Residuals of the wanted rows, (wanted, hidden).
         """
         count, places = self._places(piece)
         spare = [0] * (count - len(piece.tokens))
-        x = self._embedding([*piece.tokens, *spare])
-        rotations = self._rotary([*piece.positions, *spare])
-        blocks, heads = self.blocks[:layers], self.config.heads
-        for layer, block in enumerate(blocks):
+        if x is None:
+            x = self._embedding([*piece.tokens, *spare])
+        else:
+            x = torch.cat([x, x[:1].expand(len(spare), -1)])
+        rotations, heads = self._rotary([*piece.positions, *spare]), self.config.heads
+        for layer in layers:
+            block = self.blocks[layer]
             qk, v = self._project(block, x, rotations)
             for place in places:
                 place.write(layer, qk[:, heads:], v)
-            if block is blocks[-1] and not piece.wanted:
+            if layer == layers[-1] and not piece.wanted:
                 break
             x = block.out.plus(self._attend(layer, qk[:, :heads], places), x)
             h = self._rms(x, block.mlp_norm)

@@ -76,11 +76,24 @@ class Piece:
     wanted: list[int] = field(default_factory=list)
 
 
-def pieces(chunks: Sequence[Chunk], growths: Sequence[Growth], groups: int) -> Iterator[Piece]:
-    """Cut the chunks into passes of at most `ROWS` rows, in order."""
+def pieces(
+    chunks: Sequence[Chunk],
+    growths: Sequence[Growth],
+    groups: int,
+    starts: Sequence[int],
+    every: bool = False,
+) -> Iterator[Piece]:
+    """Cut the chunks into passes of at most `ROWS` rows, in order.
+
+    Args:
+        chunks, growths: What is to be read, and where it goes.
+        groups: Query heads that share keys.
+        starts: How many of each chunk's first tokens need no pass.
+        every: All rows are wanted, whatever the chunks say.
+    """
     piece = Piece()
-    for index, (chunk, grown) in enumerate(zip(chunks, growths, strict=True)):
-        done, count = 0, len(chunk.tokens)
+    for index, (chunk, grown, done) in enumerate(zip(chunks, growths, starts, strict=True)):
+        count = len(chunk.tokens)
         while done < count:
             if len(piece.tokens) == ROWS:
                 yield piece
@@ -92,11 +105,12 @@ def pieces(chunks: Sequence[Chunk], growths: Sequence[Growth], groups: int) -> I
             assert isinstance(chunk.cache, NativeCache)
             piece.parts.append(_part(index, chunk.cache, grown, done, (first, first + take), groups))
             done += take
-            if chunk.rows == "all":
+            if every or chunk.rows == "all":
                 piece.wanted += range(first, first + take)
             elif chunk.rows == "last" and done == count:
                 piece.wanted.append(first + take - 1)
-    yield piece
+    if piece.tokens:
+        yield piece
 
 
 def _part(

@@ -150,21 +150,22 @@ class Kernels:
         return out
 
     def forward(
-        self, model: c.Model, blocks: int, rows: ctypes.Array[c.Row], x: Tensor, only_store: bool
+        self, model: c.Model, blocks: range, rows: ctypes.Array[c.Row], x: Tensor, only_store: bool
     ) -> None:
-        """Take rows through the first blocks of a model, in place; see forward.c.
+        """Take rows through some blocks of a model, in place; see forward.c.
 
         Args:
             model: The weights.
-            blocks: How many.
+            blocks: Which.
             rows: What each row sees, and where its keys and values go.
             x: The residuals, (rows, hidden), contiguous.
             only_store: The last block is left when its keys and values are stored.
         """
-        place, threads = ctypes.byref(model), torch.get_num_threads()
+        place, threads, x_at = ctypes.byref(model), torch.get_num_threads(), x.data_ptr()
+        first, last = blocks.start, blocks.stop
         _check(
             self._c.redline_forward(
-                self._variant, place, blocks, rows, len(rows), x.data_ptr(), only_store, threads
+                self._variant, place, first, last, rows, len(rows), x_at, only_store, threads
             )
         )
 

@@ -47,13 +47,13 @@ static void see(const Variant *v, const Model *m, const Block *b, int64_t layer,
     }
 }
 
-/* Rows x (count, hidden) go through the first `blocks` blocks, in place; keys and values into their caches. With
-   `only_store`, the last block only stores its keys and values. Rows may be at most MOST_ROWS. Returns 0, 1 for
+/* Rows x (count, hidden) go through the blocks [first, last), in place; keys and values into their caches. With
+   `only_store`, the last of them only stores its keys and values. Rows may be at most MOST_ROWS. Returns 0, 1 for
    something that is not good, or 2 where there is no memory. */
-int redline_forward(int variant, const Model *m, int64_t blocks, const Row *rows, int64_t count, float *x,
-                    int only_store, int threads) {
+int redline_forward(int variant, const Model *m, int64_t first, int64_t last, const Row *rows, int64_t count,
+                    float *x, int only_store, int threads) {
     const Variant *v = variant_at(variant);
-    if (!v || count < 1 || count > MOST_ROWS || threads < 1 || blocks > m->blocks) return 1;
+    if (!v || count < 1 || count > MOST_ROWS || threads < 1 || first < 0 || last > m->blocks) return 1;
     int64_t heads = (m->heads + 2 * m->kv_heads) * m->width, attended = m->heads * m->width, room = 0;
     int64_t widest = m->inner > m->hidden ? m->inner : m->hidden;
     widest = widest > attended ? widest : attended;
@@ -69,7 +69,7 @@ int redline_forward(int variant, const Model *m, int64_t blocks, const Row *rows
     float *place = inner + count * m->inner, *scores = place + packed_floats(count, widest);
     Packed packed = packed_in(place, count, widest);
 #pragma omp parallel num_threads(threads)
-    for (int64_t layer = 0; layer < blocks; layer++) {
+    for (int64_t layer = first; layer < last; layer++) {
         const Block *b = m->block + layer;
         pack_rows(v, x, count, m->hidden, b->norm, m->eps, layers_rows(&b->qkv), &packed);
 #pragma omp barrier
@@ -77,7 +77,7 @@ int redline_forward(int variant, const Model *m, int64_t blocks, const Row *rows
 #pragma omp barrier
         see(v, m, b, layer, rows, count, qkv, scores, room, seen);
 #pragma omp barrier
-        if (only_store && layer == blocks - 1) continue;
+        if (only_store && layer == last - 1) continue;
         pack_rows(v, seen, count, attended, NULL, 0, layers_rows(&b->out), &packed);
 #pragma omp barrier
         multiply(v, &b->out, &packed, count, PLUS, x, x);

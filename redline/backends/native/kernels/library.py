@@ -79,7 +79,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
         _I32,
         [_I32, _POINTER, _POINTER, _I64, _POINTER, _FLOAT, _I32, _POINTER, _POINTER, _I32],
     ),
-    "redline_forward": (_I32, [_I32, _POINTER, _I64, _POINTER, _I64, _POINTER, _I32, _I32]),
+    "redline_forward": (_I32, [_I32, _POINTER, _I64, _I64, _POINTER, _I64, _POINTER, _I32, _I32]),
 }
 
 
