@@ -5,6 +5,6 @@ guesses can be followed down any branch. Schemas and expressions need llguidance
 'redline[grammar]'`.
 """
 
-from redline.grammar.make import after_marker, regex, schema
+from redline.grammar.make import after_marker, check_document, regex, schema
 
-__all__ = ["after_marker", "regex", "schema"]
+__all__ = ["after_marker", "check_document", "regex", "schema"]

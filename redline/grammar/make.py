@@ -39,13 +39,22 @@ def schema(document: Mapping[str, Any] | str, model: Backend) -> Constraint:
         OptionError: The document is no JSON or no schema, nothing can satisfy it, or it needs something
             that llguidance does not know.
     """
-    try:
-        text = json.dumps(json.loads(document) if isinstance(document, str) else document)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise OptionError(f"The schema is not JSON: {error}.", "Give a JSON schema, or its text.") from error
+    text = check_document(document)
     return _make(
         "The schema", model, lambda maker: maker.grammar_from_json_schema(text, defaults=AS_PYTHON_WRITES)
     )
+
+
+def check_document(document: Mapping[str, Any] | str) -> str:
+    """The text of a schema, if it is JSON.
+
+    Raises:
+        OptionError: It is not.
+    """
+    try:
+        return json.dumps(json.loads(document) if isinstance(document, str) else document)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise OptionError(f"The schema is not JSON: {error}.", "Give a JSON schema, or its text.") from error
 
 
 def regex(pattern: str, model: Backend) -> Constraint:

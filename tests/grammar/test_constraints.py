@@ -245,6 +245,11 @@ def test_bad_expressions_are_a_sentence(pattern, says):
     assert error.value.hint
 
 
+def test_what_is_ignored_on_demand_is_said(caplog):
+    schema({"type": "array", "uniqueItems": True, "x-guidance": {"lenient": True}}, MODEL)
+    assert "uniqueItems" in caplog.text
+
+
 def test_an_empty_marker_is_refused():
     for marker in ("", []):
         with pytest.raises(OptionError, match="empty"):
@@ -353,6 +358,10 @@ def test_free_text_comes_back_as_soon_as_the_constraint_may_end():
     assert state.forced() == [97, 98]
     assert state.after(97).after(98).allowed() is None
     assert state.takes([97, 98, 0, 1]) == 4
+    loose = after_marker(
+        [65], Automaton.exactly(MODEL.traits.vocab_size, [97, END, 98]), MODEL, free_after=True
+    )
+    assert loose.after(65).forced() == [97]
     assert state.takes([97, 99]) == 1
     held = after_marker([65], regex("ab|abc", MODEL), MODEL).after(65).after(97).after(98)
     assert np.flatnonzero(held.allowed()).tolist() == [99, END]
