@@ -14,9 +14,11 @@ from rich.console import Console
 from redline import models
 from redline.bench import describe
 from redline.cli import options
+from redline.cli.reading import read_constraint, read_prompt
 from redline.cli.render import legend, redlined
 from redline.core.errors import OptionError
 from redline.core.pace import choose_pace
+from redline.core.ports import Constraint
 from redline.core.sampling import Sampling
 from redline.core.stop import Limits
 from redline.engine import Engine, Result, trace
@@ -44,6 +46,8 @@ def generate(
     penalty_window: Annotated[int, typer.Option(help="Penalties look back so many tokens; 0: all.")] = 0,
     seed: options.Seed = None,
     stop: Annotated[list[str] | None, typer.Option("--stop", help="Text to end at; may be repeated.")] = None,
+    schema: options.Schema = None,
+    regex: options.Regex = None,
     draft_temperature: options.DraftTemperature = None,
     chat: options.Chat = True,
     check: Annotated[bool, typer.Option("--check", help="Also decode plainly and compare.")] = False,
@@ -83,6 +87,7 @@ def generate(
         frequency_penalty=frequency_penalty,
         penalty_window=penalty_window,
     )
+    constrain = read_constraint(schema, regex)
     engine = load(
         model,
         draft,
@@ -114,7 +119,8 @@ def generate(
         notes.print(f"[bold red]The rule {rule} is lossy: this is not the law of the model's own text.[/]")
     tokens = to_tokens(engine, [{"role": "user", "content": text}] if chat else text)
     limits = Limits(max_tokens, tuple(stop or ()))
-    result = _write(engine, tokens, sampling, limits, seed, show=not as_json, marks=marks)
+    constraint = constrain(engine.target)
+    result = _write(engine, tokens, sampling, limits, seed, constraint, show=not as_json, marks=marks)
     inexact = result.inexact_widths
     about = {
         "model": engine.target.name,
@@ -129,13 +135,17 @@ def generate(
         "depth": depth,
         "max_tokens": max_tokens,
         "stop": list(limits.stop),
+        "schema": str(schema) if schema else None,
+        "regex": regex,
         "chat": chat,
         "draft_temperature": draft_temperature,
         "prompt_tokens": len(tokens),
         **asdict(sampling),
     }
     stopped = result.finish == "cancelled"
-    same = _same_as_plain(engine, tokens, sampling, limits, result) if check and not stopped else None
+    same = None
+    if check and not stopped:
+        same = _same_as_plain(engine, tokens, sampling, limits, constraint, result)
     if as_json:
         typer.echo(json.dumps(_document(result, about, same), ensure_ascii=False))
     else:
@@ -167,18 +177,6 @@ def running(engine: Engine) -> str:
     return " · ".join(parts)
 
 
-def read_prompt(prompt: str) -> str:
-    """The prompt itself, or stdin's text for "-"."""
-    try:
-        text = sys.stdin.buffer.read().decode() if prompt == "-" else prompt
-    except UnicodeDecodeError as error:
-        hint = "Convert it, with iconv for example."
-        raise OptionError(f"The prompt on stdin is not UTF-8: {error.reason}.", hint) from error
-    if not text:
-        raise OptionError("The prompt is empty.", "Give a text to go on from, or - to read it from stdin.")
-    return text
-
-
 def summary(result: Result) -> str:
     """A run in one line."""
     m = result.metrics
@@ -195,6 +193,7 @@ def _write(
     sampling: Sampling,
     limits: Limits,
     seed: int | None,
+    constraint: Constraint | None,
     show: bool,
     marks: bool,
 ) -> Result:
@@ -202,7 +201,7 @@ def _write(
     console = Console(highlight=False, soft_wrap=True)
     if show and marks:
         legend(console)
-    text = stream(engine, tokens, sampling, limits, seed)
+    text = stream(engine, tokens, sampling, limits, seed, constraint)
     try:
         while step := text.step():
             if show and marks:
@@ -218,10 +217,16 @@ def _write(
 
 
 def _same_as_plain(
-    engine: Engine, tokens: list[int], sampling: Sampling, limits: Limits, result: Result
+    engine: Engine,
+    tokens: list[int],
+    sampling: Sampling,
+    limits: Limits,
+    constraint: Constraint | None,
+    result: Result,
 ) -> bool:
     """Whether plain decoding writes the same tokens, found out by doing it."""
-    return write(Engine(engine.target), tokens, sampling, limits, result.seed).tokens == result.tokens
+    plain = write(Engine(engine.target), tokens, sampling, limits, result.seed, constraint)
+    return plain.tokens == result.tokens
 
 
 def _document(result: Result, about: dict[str, Any], same: bool | None) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -33,6 +34,12 @@ DraftTemperature = Annotated[
     float | None, typer.Option("--draft-temperature", help="A draft model's own; the target's by default.")
 ]
 Seed = Annotated[int | None, typer.Option("--seed", min=0, help="Repeats a run; a fresh one by default.")]
+Schema = Annotated[
+    Path | None, typer.Option("--schema", help="Write JSON that the JSON schema in this file describes.")
+]
+Regex = Annotated[
+    str | None, typer.Option("--regex", help="Write a text that matches this expression as a whole.")
+]
 Chat = Annotated[
     bool, typer.Option("--chat/--raw", help="Put the prompt into the model's chat template, or not.")
 ]

@@ -1,8 +1,14 @@
-"""Guesses that a constraint forbids are dropped before they cost a row."""
+"""What a constraint leaves: guesses that it forbids are dropped before they cost a row."""
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
 from redline.core.ports import Constraint
+from redline.core.sampling import Sampling
 from redline.core.topology import ROOT
 from redline.core.types import Draft
 
@@ -30,3 +36,11 @@ def prune(draft: Draft, constraint: Constraint, drawn: bool) -> Draft:
         elif drawn and len(q.ids) > 1:
             keep.append(node)
     return draft.only(keep)
+
+
+def any_left(mask: NDArray[np.bool_] | None, sampling: Sampling) -> bool:
+    """Whether a constraint allows a token that no bias bans; `mask` as of `Constraint.allowed`."""
+    if mask is None:
+        return True
+    banned = [token for token, bias in sampling.bias.items() if bias == -math.inf]
+    return int(mask.sum()) > int(mask[banned].sum())

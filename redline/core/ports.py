@@ -54,6 +54,7 @@ class Rule(Protocol):
         ...
 
 
+@runtime_checkable
 class Constraint(Protocol):
     """What may come next: one state of a grammar. It never changes, so there is nothing to roll back."""
 
@@ -66,11 +67,11 @@ class Constraint(Protocol):
         ...
 
     def forced(self) -> list[int]:
-        """The tokens to come as far as there is no choice; none where there is one."""
+        """The tokens to come as far as there is no choice, an end token last; none where there is one."""
         ...
 
     def after(self, token: int) -> Constraint:
-        """The state behind an allowed token."""
+        """The state behind a token; any state at all behind one that is not allowed, for a rule may ask."""
         ...
 
 

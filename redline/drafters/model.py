@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from redline.backends.pool import Pool, shared_prefix
 from redline.core.dist import Dist
 from redline.core.errors import OptionError
-from redline.core.ports import Backend, Cache, Chunk, Scene
+from redline.core.legal import any_left
+from redline.core.ports import Backend, Cache, Chunk, Constraint, Scene
 from redline.core.sampling import Sampling, distribution
 from redline.core.types import Draft, Verdict
 from redline.drafters.ngram import Index
@@ -56,6 +57,7 @@ class Guess:
         copied: What may follow `unread`, to be read with it.
         tokens, dists: The guesses.
         trust: How probable the model finds all of them.
+        constraint: What the next one may be, if not anything.
     """
 
     scene: Scene
@@ -68,6 +70,7 @@ class Guess:
     tokens: list[int] = field(default_factory=list)
     dists: list[Dist] = field(default_factory=list)
     trust: float = 1.0
+    constraint: Constraint | None = None
 
     def chunk(self) -> Chunk:
         tokens = [*self.unread, *self.copied]
@@ -190,7 +193,8 @@ class ModelDrafter:
         keep = text.agreed + min(shared_prefix(text.read[text.agreed :], unread), len(unread) - 1)
         text.cache.rewind(keep)
         text.read, text.agreed = text.read[:keep], keep
-        return Guess(scene, text, sampling, depth, list(tokens[keep:]), vocabulary)
+        unread = list(tokens[keep:])
+        return Guess(scene, text, sampling, depth, unread, vocabulary, constraint=scene.constraint)
 
     def _below(self, vocabulary: int, sampling: Sampling) -> tuple[Sampling, bool]:
         """How to draw from so many tokens only, and whether a bias leaves any of them."""
@@ -231,10 +235,18 @@ class ModelDrafter:
     def _draw(self, guess: Guess, logits: NDArray[np.float32]) -> None:
         """One more guess, the last one if the model does not trust in all of them."""
         history, sampling = guess.scene.history, guess.sampling
-        q = distribution(logits, sampling, history.then(guess.tokens) if sampling.reads_history else history)
+        if sampling.reads_history:
+            history = history.then(guess.tokens)
+        mask = guess.constraint.allowed() if guess.constraint else None
+        mask = None if mask is None else mask[: len(logits)]
+        if not any_left(mask, sampling):
+            guess.depth = len(guess.tokens)
+            return
+        q = distribution(logits, sampling, history, mask)
         token = guess.scene.chance.pick(q, at=len(guess.tokens))
         guess.tokens.append(token)
         guess.dists.append(q)
+        guess.constraint = guess.constraint.after(token) if guess.constraint else None
         if guess.scene.budget.confidence > 0:
             guess.trust *= top_probability(logits)
         # Nothing follows the end of an answer.

@@ -10,6 +10,7 @@ from typing import TypeAlias
 from redline.core.errors import OptionError
 from redline.core.ports import Backend, Drafter
 from redline.drafters.early_exit import EarlyExit
+from redline.drafters.forced import Forced
 from redline.drafters.ngram import Ngram
 from redline.drafters.recycle import Recycle
 from redline.drafters.suffix import Suffix
@@ -25,6 +26,7 @@ BUILT_IN: Mapping[str, Maker] = {
     "suffix": lambda _: Suffix(),
     "recycle": lambda _: Recycle(),
     "early_exit": EarlyExit,
+    "forced": lambda _: Forced(),
 }
 """Drafters that a name alone can make. Any other name is a draft model's."""
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from redline.core.errors import ContextError, OptionError, is_whole
-from redline.core.ports import Backend, Drafter, Pace, Rule
+from redline.core.ports import Backend, Constraint, Drafter, Pace, Rule
 from redline.core.sampling import Sampling
 
 
@@ -33,6 +36,7 @@ def check_text(
     prompt: Sequence[int],
     sampling: Sampling,
     seed: int | None,
+    constraint: Constraint | None,
 ) -> None:
     """Refuse a prompt that is empty or fills the context, ids that do not exist, and options lost on others.
 
@@ -66,6 +70,18 @@ def check_text(
         )
     if seed is not None and not (is_whole(seed) and seed >= 0):
         raise OptionError(f"seed is {seed!r}.", "It must be a whole number, 0 or more.")
+    if constraint is not None and not isinstance(constraint, Constraint):
+        raise OptionError(f"constraint is {constraint!r}.", "Make one with redline.grammar.")
+
+
+def check_mask(mask: NDArray[np.bool_] | None, width: int) -> NDArray[np.bool_] | None:
+    """A constraint's mask, if it is of the model's vocabulary."""
+    if mask is not None and mask.shape != (width,):
+        raise OptionError(
+            f"The constraint's mask has the shape {mask.shape}, and the model has {width} tokens.",
+            "Make the constraint for the model that writes the text.",
+        )
+    return mask
 
 
 def check_length(target: Backend, text: str) -> None:

@@ -94,12 +94,12 @@ class Engine:
 
         Raises:
             OptionError: The prompt is empty, an id is not in the vocabulary, the seed is no whole number from
-                0 up, or the rule does not fit the sampling.
+                0 up, the constraint is none, or the rule does not fit the sampling.
             ContextError: The prompt leaves no room for a token.
         """
         self._sweep()
         sampling, pace = sampling or Sampling(), self._pace()
-        check_text(self.target, self.drafter, self.rule, pace, prompt, sampling, seed)
+        check_text(self.target, self.drafter, self.rule, pace, prompt, sampling, seed, constraint)
         seed = secrets.randbits(63) if seed is None else int(seed)
         room = self.target.traits.context - len(prompt)
         ending, noise = Ending(limits or Limits(), room, self.target.tokenizer), self._noise(seed)

@@ -16,6 +16,7 @@ from redline.core.sampling import Sampling, distribution
 from redline.core.stop import Ending
 from redline.core.topology import ROOT
 from redline.core.types import Budget, Draft, History, Step, Text
+from redline.engine.check import check_mask
 
 
 @dataclass(slots=True)
@@ -99,7 +100,8 @@ class Rows(dict[int, Dist]):
         row = self._seen[node] = self._logits[node + 1]
         self.waited_s += perf_counter() - began
         state = self._state(node)
-        self[node] = distribution(row, sampling, history, state.allowed() if state else None)
+        mask = check_mask(state.allowed(), len(row)) if state else None
+        self[node] = distribution(row, sampling, history, mask)
         return self[node]
 
     def _state(self, node: int) -> Constraint | None:

@@ -21,8 +21,8 @@ class ChattyTokenizer(ToyTokenizer):
 def toy_for(path):
     """A toy model of its own for every name."""
     if "bytes" in str(path):
-        tokenizer = ChattyTokenizer([bytes([i]) for i in range(256)])
-        return ToyBackend(256, seed=1, order=2, context=4096, tokenizer=tokenizer)
+        tokenizer = ChattyTokenizer([*(bytes([i]) for i in range(256)), b""], ends=[256])
+        return ToyBackend(257, seed=1, order=2, context=4096, tokenizer=tokenizer)
     tokenizer = ChattyTokenizer.letters(26)
     return ToyBackend(26, seed=len(str(path)), order=2, context=600, tokenizer=tokenizer)
 

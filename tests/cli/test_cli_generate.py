@@ -1,5 +1,6 @@
 """`redline generate` over toy models."""
 
+import json
 import os
 import re
 import signal
@@ -268,3 +269,72 @@ def test_a_time_limit_is_as_ctrl_c(monkeypatch):
             cli.main()
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+# --- constraints ------------------------------------------------------------------------------------
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"name": {"type": "string", "maxLength": 5}, "ok": {"type": "boolean"}},
+    "required": ["name", "ok"],
+    "additionalProperties": False,
+}
+
+
+@pytest.fixture
+def schema_file(tmp_path):
+    file = tmp_path / "schema.json"
+    file.write_text(json.dumps(SCHEMA), encoding="utf-8")
+    return str(file)
+
+
+@pytest.mark.parametrize("draft", ["none", "ngram", "bytes-draft"])
+@pytest.mark.parametrize("sampling", [(), ("--temperature", "1", "--seed", "3")])
+def test_a_schema_binds_any_draft(redline, schema_file, draft, sampling):
+    args = ("--model", "bytes", "--schema", schema_file, "--draft", draft, "--pace", "fixed", *sampling)
+    document = redline("generate", "--json", "--check", *args, PROMPT).document
+    assert json.loads(document["text"]).keys() == {"name", "ok"}
+    assert (document["finish"], document["identical_to_plain"]) == ("stop", True)
+    assert (document["settings"]["schema"], document["settings"]["regex"]) == (schema_file, None)
+
+
+def test_an_expression_binds_too(redline):
+    ran = redline("generate", "--json", "--model", "bytes", "--regex", "(ab){3}c", PROMPT)
+    assert (ran.document["text"], ran.document["settings"]["regex"]) == ("abababc", "(ab){3}c")
+    free = redline("generate", "--json", "--model", "bytes", PROMPT).document["settings"]
+    assert free["schema"] is free["regex"] is None
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        (None, "Cannot read the schema"),
+        ("{", "The schema is not JSON"),
+        (b"\xff", "not UTF-8"),
+        ('{"type": "strin"}', "Invalid type: strin"),
+        ('{"not": {}}', "Unimplemented keys"),
+    ],
+)
+def test_a_schema_that_is_none_is_a_sentence_and_a_hint(redline, tmp_path, text, error):
+    file = tmp_path / "schema.json"
+    if text is not None:
+        file.write_bytes(text if isinstance(text, bytes) else text.encode())
+    ran = redline("generate", "--model", "bytes", "--schema", str(file), PROMPT)
+    said = dict(line.split(": ", 1) for line in ran.err.splitlines())
+    assert (ran.status, set(said)) == (1, {"error", "hint"})
+    assert error in said["error"]
+
+
+@pytest.mark.parametrize(
+    ("args", "error"),
+    [
+        (("--model", "bytes", "--regex", "("), "unclosed group"),
+        (("--model", "bytes", "--regex", "a", "--schema", "s"), "both"),
+        (("--model", "letters", "--regex", "a"), "no token that ends an answer"),
+    ],
+)
+def test_a_constraint_that_cannot_be_is_a_sentence_and_a_hint(redline, args, error):
+    ran = redline("generate", *args, PROMPT)
+    said = dict(line.split(": ", 1) for line in ran.err.splitlines())
+    assert (ran.status, set(said)) == (1, {"error", "hint"})
+    assert error in said["error"]

@@ -8,7 +8,10 @@ import pytest
 
 import redline.core
 
-HEAVY = ("torch", "transformers", "llama_cpp", "pytest", "hypothesis", "gguf", "tokenizers", "rich", "typer")
+HEAVY = (
+    "torch", "transformers", "llama_cpp", "llguidance", "pytest", "hypothesis", "gguf", "tokenizers", "rich",
+    "typer",
+)  # fmt: skip
 
 
 def loaded_by(code):
@@ -18,7 +21,9 @@ def loaded_by(code):
     return set(run.stdout.split())
 
 
-@pytest.mark.parametrize("module", ["redline", "redline.core", "redline.engine", "redline.backends"])
+@pytest.mark.parametrize(
+    "module", ["redline", "redline.core", "redline.engine", "redline.backends", "redline.grammar"]
+)
 def test_an_import_loads_nothing_heavy(module):
     assert not loaded_by(f"import {module}") & set(HEAVY)
 

@@ -68,13 +68,13 @@ def target(**options):
     return ToyBackend(3, seed=5, spread=3.0, tokenizer=ToyTokenizer.letters(3, ends=[2]), **options)
 
 
-def emitted(drafter, rule, sampling, limits, pace, lengths=None, prompt=PROMPT):
+def emitted(drafter, rule, sampling, limits, pace, lengths=None, prompt=PROMPT, constraint=None):
     """The law of (tokens, reason) that the engine writes; `lengths` takes those of its drafts."""
 
     def run(noise):
         shared = Coupled(noise)
         engine = Engine(target(), drafter, rule=rule, pace=lambda: pace, noise=lambda seed: shared)
-        result = generate(engine, prompt, sampling, limits, seed=0)
+        result = generate(engine, prompt, sampling, limits, 0, constraint)
         if lengths is not None:
             lengths.update(len(step.proposed) for step in result.steps)
         return result.tokens, result.finish
@@ -82,12 +82,12 @@ def emitted(drafter, rule, sampling, limits, pace, lengths=None, prompt=PROMPT):
     return outcomes(run)
 
 
-def plain(sampling, limits, prompt=PROMPT):
+def plain(sampling, limits, prompt=PROMPT, constraint=None):
     """The same law from the definition."""
     backend, law = target(), defaultdict(float)
     ends = backend.tokenizer.ends if limits.stop_tokens is None else limits.stop_tokens
 
-    def go_on(text, weight):
+    def go_on(text, weight, state):
         written = "".join(backend.tokenizer.label(token) for token in text)
         if (text and text[-1] in ends) or any(stop in written for stop in limits.stop):
             law[text, "stop"] += weight
@@ -95,18 +95,20 @@ def plain(sampling, limits, prompt=PROMPT):
             law[text, "length"] += weight
         else:
             logits = backend.extend([Chunk(backend.open(), [*prompt, *text], "last")])[0][0]
-            row = distribution(logits, sampling, History([*prompt, *text], len(prompt)))
+            mask = state.allowed() if state else None
+            row = distribution(logits, sampling, History([*prompt, *text], len(prompt)), mask)
             for token, p in zip(row.ids.tolist(), row.probs.tolist(), strict=True):
-                go_on((*text, token), weight * p)
+                go_on((*text, token), weight * p, state.after(token) if state else None)
 
-    go_on((), 1.0)
+    go_on((), 1.0, constraint)
     return law
 
 
-def engine_error(parents, way, rule, sampling, limits, words=3):
+def engine_error(parents, way, rule, sampling, limits, words=3, constraint=None):
     drafter = Sampler(parents, way, words)
     pace = Fixed(drafter.draw.depth, nodes=8)
-    return distance(emitted(drafter, rule, sampling, limits, pace), plain(sampling, limits))
+    law = emitted(drafter, rule, sampling, limits, pace, constraint=constraint)
+    return distance(law, plain(sampling, limits, constraint=constraint))
 
 
 WARM = Sampling(temperature=1.0)
