@@ -3,6 +3,7 @@
 from redline.drafters.compose import Compose
 from redline.drafters.corpus import Corpus
 from redline.drafters.early_exit import EarlyExit
+from redline.drafters.forced import Forced
 from redline.drafters.memory import Folder
 from redline.drafters.model import ModelDrafter
 from redline.drafters.ngram import Ngram
@@ -14,6 +15,7 @@ DRAFTERS = {
     "ngram": Ngram,
     "suffix": Suffix,
     "recycle": Recycle,
+    "forced": Forced,
     "early_exit": EarlyExit,
     "model": ModelDrafter,
     "compose": Compose,
@@ -27,6 +29,7 @@ __all__ = [
     "Corpus",
     "EarlyExit",
     "Folder",
+    "Forced",
     "ModelDrafter",
     "Ngram",
     "Recycle",

@@ -18,7 +18,7 @@ from redline.drafters.compose import WAYS
 NONE = "none"
 """The name of no drafter at all."""
 
-AUTO = ("suffix",)
+AUTO = ("forced", "suffix")
 """What the name auto stands for."""
 
 _log = logging.getLogger("redline")

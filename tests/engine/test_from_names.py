@@ -7,7 +7,8 @@ import pytest
 from redline.core.errors import OptionError, RedlineError, UnknownName
 from redline.core.sampling import Sampling
 from redline.core.stop import Limits
-from redline.drafters import ModelDrafter, Ngram, Recycle, Suffix, registry
+from redline.core.verify import RULES
+from redline.drafters import Forced, ModelDrafter, Ngram, Recycle, Suffix, registry
 from redline.engine import generate
 from redline.engine.load import load
 from redline.testing import ToyBackend, ToyTokenizer
@@ -66,7 +67,13 @@ def test_open_backends_and_drafters_are_passed_through(opened):
 def test_drafters_without_a_model_have_names(opened):
     names = [name for name in ("none", *registry.names()) if name != "early_exit"]
     kinds = {name: type(load(ToyBackend(), name).drafter) for name in names}
-    assert kinds == {"none": type(None), "ngram": Ngram, "suffix": Suffix, "recycle": Recycle}
+    assert kinds == {
+        "none": type(None),
+        "ngram": Ngram,
+        "suffix": Suffix,
+        "recycle": Recycle,
+        "forced": Forced,
+    }
     with pytest.raises(OptionError, match="toy-16-0"):  # whose layers cannot be left early
         load(ToyBackend(), "early_exit")
     assert load(ToyBackend(), None).drafter is None
@@ -224,3 +231,31 @@ def test_closing_closes_what_was_opened_and_nothing_else(opened, monkeypatch):
     assert len(closed) == 2
     load(ToyBackend(), ToyBackend()).close()
     assert len(closed) == 2
+
+
+def test_several_drafters_are_one(opened):
+    auto = load(ToyBackend(), "auto").drafter
+    assert [type(each) for each in auto.drafters] == [Forced, Suffix]
+    engine = load("big", "auto+small")
+    assert [type(each) for each in engine.drafter.drafters] == [Forced, Suffix, ModelDrafter]
+    assert engine.draft_model is engine.drafter.drafters[2].backend
+    assert opened[-1] == (PATHS["small"], "draft", {"backend": None})
+    for way in ("first", "merge"):
+        assert load(ToyBackend(), f"{way}:suffix+ngram+suffix").drafter.name == "suffix+ngram"
+    assert load(ToyBackend(), "ngram").draft_model is None
+
+
+@pytest.mark.parametrize("draft", ["suffix+", "+", "first:", "merge:suffix+ngramm", "best", "suffix+none"])
+def test_what_is_no_list_of_drafters_suggests_some(opened, draft):
+    with pytest.raises(UnknownName, match=r"There is no draft|no draft named"):
+        load(ToyBackend(), draft)
+
+
+def test_answers_are_remembered_where_they_change_no_text(opened, tmp_path):
+    remembers = {rule: load(ToyBackend(), "suffix", rule=rule).drafter._corpus for rule in RULES}
+    assert {rule for rule, corpus in remembers.items() if corpus} == {"greedy", "matching"}
+    assert load(ToyBackend(), "suffix", memory=False).drafter._corpus is None
+    assert load(ToyBackend(), "auto", memory=tmp_path / "kept", rule="block").drafter.drafters[1]._corpus
+    assert (tmp_path / "kept").is_dir()
+    with pytest.raises(OptionError, match="Only suffix keeps answers"):
+        load(ToyBackend(), "ngram", memory=tmp_path)
