@@ -165,6 +165,7 @@ def _settings(settings: dict[str, Any]) -> str:
     repeats = f", {settings['repeats']} interleaved repeats" if settings["repeats"] > 1 else ""
     chosen = [f"{settings['pace']} pace"] if settings["pace"] else []
     chosen += [] if settings["depth"] is None else [f"depth {settings['depth']}"]
+    chosen += [f"{settings['nodes']} nodes"] if settings.get("nodes") else []
     tokens = f"{most}{settings['max_tokens']} tokens an answer"
     return ", ".join([tokens, *chosen, f"temperature {settings['temperature']:g}{repeats}."])
 
