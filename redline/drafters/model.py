@@ -14,7 +14,7 @@ from redline.backends.pool import Pool, shared_prefix
 from redline.core.dist import Dist
 from redline.core.errors import OptionError
 from redline.core.ports import Backend, Chunk, Scene
-from redline.core.sampling import Sampling, distribution
+from redline.core.sampling import Sampling, adjusted, distribution
 from redline.core.types import Draft, Verdict
 from redline.drafters.breadth import Tree, broaden
 from redline.drafters.siblings import Odds
@@ -220,13 +220,17 @@ class ModelDrafter:
     def _draw(self, guess: Guess, logits: NDArray[np.float32]) -> None:
         """One more guess, the last one if the model does not trust in all of them."""
         history, sampling = guess.scene.history, guess.sampling
-        q = distribution(logits, sampling, history.then(guess.tokens) if sampling.reads_history else history)
+        if sampling.reads_history:
+            history = history.then(guess.tokens)
+        q = distribution(logits, sampling, history)
         token = guess.scene.chance.pick(q, at=len(guess.tokens))
         guess.tokens.append(token)
         guess.dists.append(q)
-        odds = Odds(logits)
+        seen = adjusted(logits, sampling, history)
+        odds = Odds(seen)
         guess.trust.append(odds.of(token))
-        guess.survival *= odds.top
+        if guess.scene.budget.confidence > 0:
+            guess.survival *= (odds if seen is logits else Odds(logits)).top
         # Nothing follows the end of an answer.
         if guess.survival < guess.scene.budget.confidence or token in self._backend.tokenizer.ends:
             guess.depth = len(guess.tokens)

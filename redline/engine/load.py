@@ -68,9 +68,12 @@ def load(
     """
     backends.check_names(how)
     judge = find_rule(rule)
-    if pace is not None or depth is not None:  # what cannot be honoured shows itself before a model is loaded
-        start = DEPTHS[pace or "fixed"] if depth is None else depth
-        find_pace(pace or "fixed")(start, nodes=nodes)
+    if (pace, depth, nodes) != (
+        None,
+        None,
+        None,
+    ):  # what cannot be honoured shows itself before a model is loaded
+        find_pace(pace or "fixed")(DEPTHS[pace or "fixed"] if depth is None else depth, nodes=nodes)
     guess = _find_draft(draft, draft_backend, draft_sampling)
     opened: list[Backend | Drafter] = []
     try:
@@ -95,7 +98,6 @@ def load(
         if isinstance(drafter, ModelDrafter) and guess in opened:
             opened[-1] = drafter  # which closes its model after its caches
         name, start = choose_pace(pace, depth, drafter)
-        find_pace(name)(start, nodes=nodes)  # whose default depth was not known before
         if nodes is not None and nodes > start:
             _check_trees(judge, target, drafter)
         make = partial(find_pace(name), start, nodes=nodes)

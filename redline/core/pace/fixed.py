@@ -15,13 +15,13 @@ class Fixed:
         confidence: See `Budget`.
 
     Raises:
-        OptionError: The depth is negative, or there are fewer nodes than that.
+        OptionError: The depth is negative, or nodes are.
     """
 
     def __init__(self, depth: int, nodes: int | None = None, confidence: float = 0.0) -> None:
         if not is_whole(depth) or depth < 0:
             raise OptionError(f"depth is {depth!r}.", "It must be 0 or more; 0 decodes plainly.")
-        self._budget = Budget(depth, checked_nodes(nodes, depth), confidence)
+        self._budget = Budget(depth, depth if nodes is None else checked(nodes), confidence)
 
     def budget(self) -> Budget:
         return self._budget
@@ -30,14 +30,12 @@ class Fixed:
         """A fixed pace learns nothing."""
 
 
-def checked_nodes(nodes: int | None, depth: int) -> int:
-    """Guesses in all; as many as the depth when left out.
+def checked(nodes: int) -> int:
+    """The nodes that were asked for.
 
     Raises:
-        OptionError: They are not enough for one chain.
+        OptionError: They are negative.
     """
-    if nodes is None:
-        return depth
-    if not is_whole(nodes) or nodes < depth:
-        raise OptionError(f"nodes is {nodes!r}.", f"It must be at least the depth, {depth}.")
+    if not is_whole(nodes) or nodes < 0:
+        raise OptionError(f"nodes is {nodes!r}.", "It must be 0 or more; more than the depth makes trees.")
     return nodes

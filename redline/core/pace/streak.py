@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from redline.core.errors import OptionError, is_whole
-from redline.core.pace.fixed import checked_nodes
+from redline.core.pace.fixed import checked
 from redline.core.types import Budget, Step
 
 
@@ -16,14 +16,14 @@ class Streak:
         nodes: Guesses in all; as many as the depth where that is more, or when left out.
 
     Raises:
-        OptionError: The depth is below 1, since a streak of nothing never grows, or nodes are below it.
+        OptionError: The depth is below 1, since a streak of nothing never grows, or nodes are.
     """
 
     def __init__(self, depth: int, longest: int = 32, nodes: int | None = None) -> None:
         if not is_whole(depth) or depth < 1:
             raise OptionError(f"depth is {depth!r}.", "A streak starts from 1 or more guesses.")
         self._depth = depth
-        self._nodes = 0 if nodes is None else checked_nodes(nodes, depth)
+        self._nodes = 0 if nodes is None else checked(nodes)
         self._longest = max(depth, longest)
 
     def budget(self) -> Budget:
