@@ -1,10 +1,11 @@
-"""Writes the tables of README.md and docs/kernels.md from the results in benchmarks/results/.
+"""Writes the tables of README.md and of pages in docs/ from the results in benchmarks/results/.
 
 Run: python benchmarks/tables.py
 
 A table stands between a marker and `<!-- end -->`: `<!-- table: NAME -->` has the speed-ups by workload of
 NAME.json, `<!-- times: NAME NAME … -->` the milliseconds per token of several results side by side,
-`<!-- beside: NAME -->` what `assisted.py` measured, and `<!-- layers: NAME -->` what `kernels/layers.py` did.
+`<!-- beside: NAME -->` what `assisted.py` measured, `<!-- layers: NAME -->` what `kernels/layers.py` did, and
+`<!-- breadth: NAME -->` what `trees.py` did.
 """
 
 import json
@@ -16,7 +17,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
-PAGES = (ROOT / "README.md", ROOT / "docs" / "kernels.md")
+PAGES = (ROOT / "README.md", ROOT / "docs" / "kernels.md", ROOT / "docs" / "drafters.md")
 
 Result = dict[str, Any]
 
@@ -130,6 +131,28 @@ def layers(result: Result) -> str:
     return "\n".join([*lines, "", about])
 
 
+def breadth(result: Result) -> str:
+    """What `trees.py` measured: tokens a pass, and milliseconds a token, of chains and trees by workload."""
+    rows, shapes = result["rows"], result["shapes"]
+    names = ["plain", *shapes]
+    heads = ["plain", *(f"chain of {d}" if d == n else f"depth {d}, {n} nodes" for d, n in shapes.values())]
+    lines = [f"| tokens a pass, ms/token | {' | '.join(heads)} |", f"|---|{'---|' * len(names)}"]
+    for category in rows["plain"]:
+        cells = []
+        for name in names:
+            row = rows[name][category]
+            cells.append(f"{row['tokens'] / row['passes']:.2f}, {_ms(row['seconds'] / row['tokens'])}")
+        lines.append(f"| {'**all**' if category == 'all' else category} | {' | '.join(cells)} |")
+    settings, draft = result["settings"], result["backends"]["draft"]
+    about = (
+        f"{_target(result)}, draft `{draft['name']}`, {draft['engine']}, {draft['dtype']}. "
+        f"{_machine(result)}, {settings['tokens']} tokens an answer, {settings['pace']} pace, "
+        f"temperature {settings['temperature']:g}, arms interleaved. "
+    )
+    same = "All arms write the same text." if result["identical"] else "Some texts differ."
+    return "\n".join([*lines, "", about + same])
+
+
 def _timed(result: Result) -> Iterator[dict[str, Any]]:
     """Every arm with its seconds per token by workload; a text that differs is no answer to the question."""
     bits = int((re.search(r"\d+", result["backends"]["target"]["dtype"]) or ["32"])[0])
@@ -165,6 +188,7 @@ def _settings(settings: dict[str, Any]) -> str:
     repeats = f", {settings['repeats']} interleaved repeats" if settings["repeats"] > 1 else ""
     chosen = [f"{settings['pace']} pace"] if settings["pace"] else []
     chosen += [] if settings["depth"] is None else [f"depth {settings['depth']}"]
+    chosen += [f"{settings['nodes']} nodes"] if settings.get("nodes") else []
     tokens = f"{most}{settings['max_tokens']} tokens an answer"
     return ", ".join([tokens, *chosen, f"temperature {settings['temperature']:g}{repeats}."])
 
@@ -175,7 +199,7 @@ def _ms(seconds: float) -> str:
 
 def fill(text: str, folder: Path = RESULTS) -> str:
     """A page's text with every table made anew."""
-    one = {"table": table, "beside": beside, "layers": layers}
+    one = {"table": table, "beside": beside, "layers": layers, "breadth": breadth}
 
     def replace(match: re.Match[str]) -> str:
         kind, names = match[1], match[2].split()
@@ -184,7 +208,10 @@ def fill(text: str, folder: Path = RESULTS) -> str:
         return f"<!-- {kind}: {match[2]} -->\n{made}\n<!-- end -->"
 
     return re.sub(
-        r"<!-- (table|beside|layers|times): (.+?) -->\n.*?<!-- end -->", replace, text, flags=re.DOTALL
+        r"<!-- (table|beside|layers|breadth|times): (.+?) -->\n.*?<!-- end -->",
+        replace,
+        text,
+        flags=re.DOTALL,
     )
 
 

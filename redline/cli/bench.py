@@ -43,6 +43,7 @@ def bench(
     rule: options.Rule = "matching",
     pace: options.Pace = None,
     depth: options.Depth = None,
+    nodes: options.Nodes = None,
     max_tokens: Annotated[int, typer.Option("--max-tokens", min=1, help="Tokens per answer.")] = 128,
     stop_at_end: Annotated[
         bool, typer.Option("--stop-at-end", help="Let the model end its answers; else all are of one length.")
@@ -98,7 +99,7 @@ def bench(
         "trust_remote_code": trust_remote_code,
     }
     of_draft = {"draft_backend": draft_backend, "draft_precision": draft_precision}
-    make = partial(load, rule=rule, pace=pace, depth=depth, keep=0, strict=strict, memory=False)
+    make = partial(load, rule=rule, pace=pace, depth=depth, nodes=nodes, keep=0, strict=strict, memory=False)
     drafted = _engines(make, model, draft or ["ngram"], opening, of_draft)
     target, first = drafted[0].target, drafted[0]
     arms = {PLAIN: Engine(target, keep=0)} | {_name(engine): engine for engine in drafted}
@@ -111,6 +112,7 @@ def bench(
         "comparable": first.repeats_plain(sampling),
         "pace": pace,
         "depth": depth,
+        "nodes": nodes,
         "paces": {_name(e): choose_pace(pace, depth, e.drafter) for e in drafted},
         "draft_precision": draft_precision,
         "strict": strict,
@@ -236,10 +238,8 @@ def _refuse(found: Sequence[Difference]) -> None:
 
 
 def _write(document: dict[str, Any], file: Path | None) -> None:
-    if file is None:
-        return
     text = json.dumps(document, ensure_ascii=False)
     if str(file) == "-":
         typer.echo(text)
-        return
-    write_whole(file, [text + "\n"])
+    elif file:
+        write_whole(file, [text + "\n"])

@@ -35,6 +35,7 @@ def generate(
     rule: options.Rule = "matching",
     pace: options.Pace = None,
     depth: options.Depth = None,
+    nodes: options.Nodes = None,
     max_tokens: Annotated[int, typer.Option("--max-tokens", help="Tokens to write at most.")] = 256,
     temperature: options.Temperature = 0.0,
     top_k: options.TopK = 0,
@@ -94,6 +95,7 @@ def generate(
         rule=rule,
         pace=pace,
         depth=depth,
+        nodes=nodes,
         draft_sampling=None
         if draft_temperature is None
         else replace(sampling, temperature=draft_temperature),
@@ -133,6 +135,7 @@ def generate(
         "backends": {"target": describe(engine.target), "draft": describe(engine.draft_model)},
         "pace": pace,
         "depth": depth,
+        "nodes": nodes,
         "max_tokens": max_tokens,
         "stop": list(limits.stop),
         "schema": str(schema) if schema else None,

@@ -24,6 +24,13 @@ Pace = Annotated[
 Depth = Annotated[
     int | None, typer.Option("--depth", help="Guesses a step; the pace starts from it, or from its own.")
 ]
+Nodes = Annotated[
+    int | None,
+    typer.Option(
+        "--nodes",
+        help="Guesses a step in all; more than --depth lets a draft model guess several candidates.",
+    ),
+]
 Temperature = Annotated[float, typer.Option("--temperature", help="0 is greedy.")]
 TopK = Annotated[int, typer.Option("--top-k", help="Keep the k most probable tokens; 0 keeps all.")]
 TopP = Annotated[float, typer.Option("--top-p", help="Keep the nucleus of this mass; 1 keeps all.")]

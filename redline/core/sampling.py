@@ -96,11 +96,7 @@ def distribution(
         OptionError: A bias names a token outside the vocabulary, no token is left to choose from, or the
             row holds NaN.
     """
-    logits = _biased(logits, settings.bias)
-    if settings.reads_history:
-        logits = _penalised(logits, settings, history)
-    if allowed is not None:
-        logits = np.where(allowed, logits, -np.inf)
+    logits = adjusted(logits, settings, history, allowed)
     top = int(logits.argmax())  # NaN compares as the largest, so a broken row shows itself here
     if not np.isfinite(logits[top]):
         raise OptionError(
@@ -121,6 +117,26 @@ def distribution(
         floor = settings.min_p * dist.probs.max()
         dist = Dist.of(np.where(dist.probs >= floor, dist.probs, 0.0), dist.ids)
     return dist
+
+
+def adjusted(
+    logits: FloatArray, settings: Sampling, history: History, allowed: NDArray[np.bool_] | None = None
+) -> FloatArray:
+    """The logits that temperature and filters see: with bias and penalties, -inf for what is not allowed.
+
+    Args:
+        logits, settings, history, allowed: See `distribution`.
+
+    Returns:
+        Shape (V,); `logits` itself where nothing is on.
+
+    Raises:
+        OptionError: A bias names a token outside the vocabulary.
+    """
+    logits = _biased(logits, settings.bias)
+    if settings.reads_history:
+        logits = _penalised(logits, settings, history)
+    return logits if allowed is None else np.where(allowed, logits, -np.inf)
 
 
 def _biased(logits: FloatArray, bias: Mapping[int, float]) -> FloatArray:

@@ -47,6 +47,11 @@ class Ending:
         limits: Where to end.
         room: Tokens that still fit the context.
         tokenizer: Knows the bytes of a token, and the model's own stop tokens.
+
+    Attributes:
+        left: Tokens still to come at most.
+        room: Tokens that still fit the context.
+        finish: Why the text has ended, if it has.
     """
 
     def __init__(self, limits: Limits, room: int, tokenizer: Tokenizer) -> None:
@@ -55,6 +60,7 @@ class Ending:
         self._text = TextStream(limits.stops)
         self._stop_tokens = tokenizer.ends if limits.stop_tokens is None else limits.stop_tokens
         self._piece = tokenizer.piece
+        self.room = room
         self.left = room if limits.max_tokens is None else min(int(limits.max_tokens), room)
         self.finish: Finish | None = None if self.left else "length"
 
@@ -71,6 +77,7 @@ class Ending:
                 break
             emitted.append(token)
             self.left -= 1
+            self.room -= 1
             if token in self._stop_tokens:
                 self.finish = "stop"
                 texts.append("")

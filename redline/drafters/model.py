@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,33 +14,16 @@ from redline.backends.pool import Pool, shared_prefix
 from redline.core.dist import Dist
 from redline.core.errors import OptionError
 from redline.core.legal import any_left
-from redline.core.ports import Backend, Cache, Chunk, Constraint, Scene
-from redline.core.sampling import Sampling, distribution
+from redline.core.ports import Backend, Chunk, Constraint, Scene
+from redline.core.sampling import Sampling, adjusted, distribution
 from redline.core.types import Draft, Verdict
-from redline.drafters.ngram import Index
-from redline.drafters.vocabulary import check_vocabulary, guessable
+from redline.drafters.breadth import Tree, broaden
+from redline.drafters.siblings import Odds
+from redline.drafters.text import Text
+from redline.drafters.vocabulary import below, check_vocabulary, guessable
 
 AHEAD = 2
 """Tokens that are looked up and read along: a pass over three rows takes a tenth longer than one over one."""
-
-
-@dataclass(slots=True)
-class Text:
-    """What the draft model has read of one text.
-
-    Attributes:
-        cache: Its cache.
-        read: The tokens in it, guesses included.
-        agreed: How many of them are known to be the text's.
-        lost: The text has a token that the draft model does not know.
-        index: Where to look up what may follow.
-    """
-
-    cache: Cache
-    read: list[int] = field(default_factory=list)
-    agreed: int = 0
-    lost: bool = False
-    index: Index = field(default_factory=lambda: Index(2, 5))
 
 
 @dataclass(slots=True)
@@ -55,8 +37,8 @@ class Guess:
         unread: Tokens of the text or of the draft that the model has not read.
         vocabulary: Guesses are below this.
         copied: What may follow `unread`, to be read with it.
-        tokens, dists: The guesses.
-        trust: How probable the model finds all of them.
+        tokens, dists, trust: The guesses.
+        survival: How probable the model finds the favourites in their places, all of them together.
         constraint: What the next one may be, if not anything.
     """
 
@@ -69,8 +51,16 @@ class Guess:
     copied: list[int] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)
     dists: list[Dist] = field(default_factory=list)
-    trust: float = 1.0
+    trust: list[float] = field(default_factory=list)
+    survival: float = 1.0
     constraint: Constraint | None = None
+
+    @property
+    def grows(self) -> bool:
+        return len(self.tokens) < self.depth
+
+    def draft(self, source: str) -> Draft:
+        return Draft.chain(self.tokens, source, self.dists, self.trust)
 
     def chunk(self) -> Chunk:
         tokens = [*self.unread, *self.copied]
@@ -85,7 +75,8 @@ class ModelDrafter:
     drew from; only acceptance changes.
 
     It guesses from the common tokens as a rule (`guessable`). Where rows keep their bits it looks up what it
-    is probably going to guess next and reads that in the same pass: the same guesses in fewer passes.
+    is probably going to guess next and reads that in the same pass: the same guesses in fewer passes. Where a
+    budget has more nodes than depth and all take trees it guesses a `Tree` instead.
 
     Args:
         backend: The draft model.
@@ -139,14 +130,15 @@ class ModelDrafter:
 
     def propose(self, scenes: Sequence[Scene]) -> list[Draft]:
         with self._guarded([scene.key for scene in scenes]):
-            guesses = [self._open(scene) for scene in scenes]
-            while growing := [guess for guess in guesses if len(guess.tokens) < guess.depth]:
-                for guess in growing:
-                    guess.copied = self._look_up(guess)
-                rows = self._backend.extend([guess.chunk() for guess in growing])
+            guesses = [broaden(self._open(scene), self._backend) for scene in scenes]
+            while growing := [guess for guess in guesses if guess.grows]:
+                rows = self._backend.extend([self._chunk(guess) for guess in growing])
                 for guess, own in zip(growing, rows, strict=True):
-                    self._grow(guess, own[-1 - len(guess.copied) :, : guess.vocabulary])
-        return [Draft.chain(guess.tokens, self.name, guess.dists) for guess in guesses]
+                    if isinstance(guess, Tree):
+                        guess.take(own)
+                    else:
+                        self._grow(guess, own[-1 - len(guess.copied) :, : guess.vocabulary])
+        return [guess.draft(self.name) for guess in guesses]
 
     def observe(self, key: int, emitted: Sequence[int], verdict: Verdict) -> None:
         """The next scene's history says it all."""
@@ -179,7 +171,7 @@ class ModelDrafter:
         room = self._backend.traits.context - len(tokens)
         depth = min(scene.budget.depth, room + 1)  # the last guess is never read
         vocabulary = guessable(tokens, self._width)
-        sampling, free = self._below(vocabulary, self._sampling or scene.sampling)
+        sampling, free = below(vocabulary, self._sampling or scene.sampling)
         unread = list(tokens[text.agreed :])
         if depth > 0 and max(unread, default=0) >= self._backend.traits.vocab_size and not text.lost:
             text.lost = True
@@ -196,12 +188,10 @@ class ModelDrafter:
         unread = list(tokens[keep:])
         return Guess(scene, text, sampling, depth, unread, vocabulary, constraint=scene.constraint)
 
-    def _below(self, vocabulary: int, sampling: Sampling) -> tuple[Sampling, bool]:
-        """How to draw from so many tokens only, and whether a bias leaves any of them."""
-        if not sampling.bias:
-            return sampling, True
-        bias = {token: b for token, b in sampling.bias.items() if token < vocabulary}
-        return replace(sampling, bias=bias), list(bias.values()).count(-math.inf) < vocabulary
+    def _chunk(self, guess: Guess | Tree) -> Chunk:
+        if isinstance(guess, Guess):
+            guess.copied = self._look_up(guess)
+        return guess.chunk()
 
     def _look_up(self, guess: Guess) -> list[int]:
         """What the model may be going to guess, to be read in the same pass.
@@ -247,13 +237,11 @@ class ModelDrafter:
         guess.tokens.append(token)
         guess.dists.append(q)
         guess.constraint = guess.constraint.after(token) if guess.constraint else None
+        seen = adjusted(logits, sampling, history, mask)
+        odds = Odds(seen)
+        guess.trust.append(odds.of(token))
         if guess.scene.budget.confidence > 0:
-            guess.trust *= top_probability(logits)
+            guess.survival *= (odds if seen is logits else Odds(logits)).top
         # Nothing follows the end of an answer.
-        if guess.trust < guess.scene.budget.confidence or token in self._backend.tokenizer.ends:
+        if guess.survival < guess.scene.budget.confidence or token in self._backend.tokenizer.ends:
             guess.depth = len(guess.tokens)
-
-
-def top_probability(logits: NDArray[np.float32]) -> float:
-    """How probable the model finds its own favourite at temperature 1, whatever the sampling."""
-    return 1 / float(np.exp(logits - logits.max()).sum(dtype=np.float64))

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from redline.core.errors import VocabularyError
 from redline.core.ports import Tokenizer
+from redline.core.sampling import Sampling
 
 COMMON = 1 << 16
 """Tokens to guess from as a rule. Tokenizers number tokens by how common they are, and where a small model
@@ -47,3 +50,11 @@ def guessable(tokens: Sequence[int], width: int) -> int:
     """How many of the first `width` tokens are guessed from in a text that has come so far."""
     rare = sum(token >= COMMON for token in tokens[-RECENT:])
     return width if rare > RARE else min(width, COMMON)
+
+
+def below(vocabulary: int, sampling: Sampling) -> tuple[Sampling, bool]:
+    """How to draw from so many tokens only, and whether a bias leaves any of them."""
+    if not sampling.bias:
+        return sampling, True
+    bias = {token: b for token, b in sampling.bias.items() if token < vocabulary}
+    return replace(sampling, bias=bias), list(bias.values()).count(-math.inf) < vocabulary

@@ -60,10 +60,14 @@ class Live:
                 self.constraint = self.constraint.after(token)
 
     def budget(self) -> Budget:
-        """What the pace asks for, cut so that the target's own token still fits behind the guesses."""
+        """What the pace asks for, cut so that the target's own token still fits behind the deepest guess.
+
+        What is asked for beside a chain stays, as long as the cache has room for it.
+        """
         asked = self.pace.budget()
-        nodes = max(0, min(asked.nodes, self.ending.left - 1))
-        return Budget(max(0, min(asked.depth, nodes)), nodes, asked.confidence)
+        depth = max(0, min(asked.depth, asked.nodes, self.ending.left - 1))
+        beside = max(0, asked.nodes - asked.depth)
+        return Budget(depth, min(depth + beside, self.ending.room), asked.confidence)
 
 
 class Rows(dict[int, Dist]):

@@ -12,9 +12,10 @@ from redline.backends import Opening, Role
 from redline.backends.strict import Strict
 from redline.core.errors import OptionError
 from redline.core.pace import DEPTHS, Whole, choose_pace, find_pace
-from redline.core.ports import Backend, Drafter, Pace
+from redline.core.ports import Backend, Drafter, Modelled, Pace, Rule
 from redline.core.sampling import Sampling
 from redline.core.verify import find_rule
+from redline.drafters import EarlyExit, Ngram, Suffix
 from redline.engine.draft import Drafting, find_model
 from redline.engine.engine import Engine
 
@@ -26,6 +27,7 @@ def load(
     rule: str = "matching",
     pace: str | None = None,
     depth: int | None = None,
+    nodes: int | None = None,
     draft_sampling: Sampling | None = None,
     draft_backend: str | None = None,
     draft_precision: str | None = None,
@@ -45,6 +47,8 @@ def load(
         pace: How many guesses to make; see `redline explain paces`. When left out, confidence for a draft
             model and fixed for the others.
         depth: Where the pace starts; 0 decodes plainly. See `redline.core.pace.DEPTHS`.
+        nodes: Guesses a step in all; as many as the depth when left out. More let a draft model guess several
+            candidates where it is unsure.
         draft_sampling: How a draft model draws; as the target does when left out.
         draft_backend: As `backend`, for a draft model.
         draft_precision: What llama.cpp converts a draft model's GGUF file to before it runs, once, into the
@@ -65,8 +69,8 @@ def load(
     """
     backends.check_names(how)
     judge = find_rule(rule)
-    if pace is not None or depth is not None:  # what cannot be honoured shows itself before a model is loaded
-        find_pace(pace or "fixed")(DEPTHS[pace or "fixed"] if depth is None else depth)
+    if (pace, depth, nodes) != (None, None, None):  # what cannot be is refused before a model is loaded
+        find_pace(pace or "fixed")(DEPTHS[pace or "fixed"] if depth is None else depth, nodes=nodes)
     memory = judge.shared if memory is None else memory
     drafting = Drafting.of(draft, draft_backend, draft_precision, draft_sampling, memory)
     opened: list[Backend | Drafter] = []
@@ -85,7 +89,9 @@ def load(
             _check_strict(target, drafting is not None)
         drafter = drafting.make(target, how, keep, opened) if drafting else None
         name, start = choose_pace(pace, depth, drafter)
-        make = partial(find_pace(name), start)
+        if nodes is not None and nodes > start:
+            _check_trees(judge, target, drafter)
+        make = partial(find_pace(name), start, nodes=nodes)
         if isinstance(target, Strict):
             make, keep = partial(_whole, make, target.widths), 0
         return Engine(target, drafter, rule=judge, pace=make, keep=keep, owned=opened)
@@ -97,6 +103,20 @@ def load(
 
 def _whole(make: Callable[[], Pace], widths: Sequence[int]) -> Pace:
     return Whole(make(), widths)
+
+
+def _check_trees(rule: Rule, target: Backend, drafter: Drafter | None) -> None:
+    """Refuse more guesses than a chain has where nobody would make or take them."""
+    draft = drafter.backend if isinstance(drafter, Modelled) else None
+    why = None if drafter else "Nobody guesses"
+    why = why if rule.trees else f"The rule {rule.name} takes chains only"
+    for backend in (target, draft):
+        if backend and not backend.traits.trees:
+            why = f"{backend.name} takes chains only here"
+    if isinstance(drafter, Ngram | Suffix | EarlyExit):
+        why = f"{drafter.name} guesses chains only"
+    if why:
+        raise OptionError(f"{why}, so nodes cannot be more than the depth.", "Leave nodes out.")
 
 
 def _check_strict(target: Strict, drafts: bool) -> None:

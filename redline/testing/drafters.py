@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -10,7 +13,7 @@ from redline.core.chance import Keyed
 from redline.core.dist import Dist
 from redline.core.ports import Drafter, Noise, Scene
 from redline.core.sampling import Sampling
-from redline.core.topology import depths
+from redline.core.topology import ROOT, depths, path
 from redline.core.types import Budget, Draft, History, Verdict
 from redline.testing.chance import outcomes
 
@@ -24,10 +27,24 @@ class DrafterContract:
 
     vocab_size = 16
 
-    def scene(self, key: int, tokens: Sequence[int], depth: int = 4, temperature: float = 0.0) -> Scene:
-        chance = Keyed(7).at(len(tokens))
+    def scene(
+        self,
+        key: int,
+        tokens: Sequence[int],
+        depth: int = 4,
+        temperature: float = 0.0,
+        nodes: int | None = None,
+        trees: bool = False,
+    ) -> Scene:
+        budget, chance = Budget(depth, depth if nodes is None else nodes), Keyed(7).at(len(tokens))
         return Scene(
-            key, History(tokens, len(tokens)), Budget(depth, depth), Sampling(temperature=temperature), chance
+            key,
+            History(tokens, len(tokens)),
+            budget,
+            Sampling(temperature=temperature),
+            chance,
+            trees,
+            needs_q=False,
         )
 
     def text(self, n: int, seed: int = 0) -> list[int]:
@@ -42,17 +59,26 @@ class DrafterContract:
     def test_drafts_keep_to_their_budget(self, drafter: Drafter) -> None:
         text = self.text(40)
         drafter.start(0, text)
-        for depth in (1, 2, 5, 9):
-            draft = drafter.propose([self.scene(0, text, depth)])[0]
-            assert len(draft) <= depth
+        for depth, more, trees in product((1, 2, 5, 9), (0, 1, 7), (False, True)):
+            draft = drafter.propose([self.scene(0, text, depth, nodes=depth + more, trees=trees)])[0]
+            assert len(draft) <= depth + more
             assert max(depths(draft.parents), default=0) <= depth
             assert all(0 <= token < self.vocab_size for token in draft.tokens)
+            assert trees or draft.is_chain
+
+    def test_no_guess_stands_twice(self, drafter: Drafter) -> None:
+        """Where nobody reads q, a sibling that is there already could only cost time."""
+        text = self.text(40)
+        drafter.start(0, text)
+        for temperature in (0.0, 0.7, 1.5):
+            draft = drafter.propose([self.scene(0, text, 4, temperature, 12, trees=True)])[0]
+            assert len(set(zip(draft.parents, draft.tokens, strict=True))) == len(draft)
 
     def test_asking_again_changes_nothing(self, drafter: Drafter) -> None:
         text = self.text(40)
         drafter.start(0, text)
-        for temperature in (0.0, 1.0):
-            scene = self.scene(0, text, temperature=temperature)
+        for temperature, trees in product((0.0, 1.0), (False, True)):
+            scene = self.scene(0, text, temperature=temperature, nodes=8, trees=trees)
             self.same(drafter.propose([scene])[0], drafter.propose([scene])[0])
 
     def test_reading_along_changes_nothing(self, drafter: Drafter) -> None:
@@ -71,52 +97,57 @@ class DrafterContract:
         text = self.text(20)
         drafter.start(0, text)
 
-        def run(noise: Noise) -> tuple[tuple[int, bytes, bytes], ...]:
+        def run(noise: Noise, nodes: int) -> tuple[tuple[int, int, bytes, bytes], ...]:
             sampling, chance = Sampling(temperature=1.0, top_k=3), noise.stream("draft", 0)
-            scene = Scene(0, History(text, len(text)), Budget(2, 2), sampling, chance)
+            scene = Scene(0, History(text, len(text)), Budget(2, nodes), sampling, chance, trees=nodes > 2)
             draft = drafter.propose([scene])[0]
             return tuple(
-                (token, q.ids.tobytes(), q.probs.tobytes())
-                for token, q in zip(draft.tokens, draft.dists, strict=True)
+                (token, parent, q.ids.tobytes(), q.probs.tobytes())
+                for token, parent, q in zip(draft.tokens, draft.parents, draft.dists, strict=True)
             )
 
-        law = outcomes(run)
-        for guesses in law:
-            for i, (token, ids, probs) in enumerate(guesses):
-                q = Dist(np.frombuffer(ids, np.int64), np.frombuffer(probs))
-                before = sum(p for other, p in law.items() if other[:i] == guesses[:i] and len(other) > i)
-                both = sum(p for other, p in law.items() if other[: i + 1] == guesses[: i + 1])
-                assert abs(both / before - q.prob(token)) < 1e-9
+        for nodes in (2, 5):
+            law = outcomes(partial(run, nodes=nodes))
+            for guesses in law:
+                for i, (token, _, ids, probs) in enumerate(guesses):
+                    q = Dist(np.frombuffer(ids, np.int64), np.frombuffer(probs))
+                    before = sum(p for other, p in law.items() if other[:i] == guesses[:i] and len(other) > i)
+                    both = sum(p for other, p in law.items() if other[: i + 1] == guesses[: i + 1])
+                    assert abs(both / before - q.prob(token)) < 1e-9
         drafter.stop(0)
 
     def test_the_past_of_a_text_is_all_that_counts(self, drafter: Drafter) -> None:
         """A draft after any history of drafts and refusals is that of a drafter that only saw the text."""
         rng, text = np.random.default_rng(3), self.text(30)
         drafter.start(0, text)
-        for round_ in range(12):
-            draft = drafter.propose([self.scene(0, text, 4)])[0]
+        for round_ in range(24):
+            more: dict[str, Any] = {"nodes": 12, "trees": True} if round_ % 4 else {}
+            draft = drafter.propose([self.scene(0, text, 4, **more)])[0]
             drafter.start(1, text)
-            self.same(drafter.propose([self.scene(1, text, 4)])[0], draft)
+            self.same(drafter.propose([self.scene(1, text, 4, **more)])[0], draft)
             drafter.stop(1)
-            # Chains only here: any number of first guesses is kept, all of them every third round.
-            chain = len(draft) if draft.is_chain else 0
-            kept = chain if round_ % 3 == 0 else int(rng.integers(0, chain + 1))
+            # Any guess is the last one kept, or none, or every third round the one at the end of the draft.
+            last = len(draft) - 1 if round_ % 3 == 0 else int(rng.integers(ROOT, len(draft)))
             own = int(rng.integers(0, self.vocab_size))
-            emitted = [*draft.tokens[:kept], own]
+            emitted = [*draft.path(last), own]
             text = [*text, *emitted]
-            drafter.observe(0, emitted, Verdict(tuple(range(kept)), own))
+            drafter.observe(0, emitted, Verdict(tuple(path(draft.parents, last)), own))
         drafter.stop(0)
 
     def test_batch_mates_do_not_matter(self, drafter: Drafter) -> None:
         texts = {key: self.text(20 + key, seed=key) for key in range(4)}
+        scenes = {
+            key: self.scene(key, text, 3 + key % 2, nodes=4 + 3 * key, trees=key > 1)
+            for key, text in texts.items()
+        }
         alone = {}
         for key, text in texts.items():
             drafter.start(key, text)
-            alone[key] = drafter.propose([self.scene(key, text)])[0]
+            alone[key] = drafter.propose([scenes[key]])[0]
             drafter.stop(key)
         for key, text in texts.items():
             drafter.start(key, text)
-        together = drafter.propose([self.scene(key, text, 4) for key, text in texts.items()])
+        together = drafter.propose(list(scenes.values()))
         for key, draft in zip(texts, together, strict=True):
             self.same(draft, alone[key])
             drafter.stop(key)

@@ -127,3 +127,29 @@ def test_layers_are_beside_one_row_of_float32(tables):
     assert lines[0] == "| rows | 1 | 8 |"
     assert lines[3] == "| Q4_K, avx2 | 4.0 ms, 0.20, 75 | 10.0 ms, 0.50, 240 |"
     assert "A chip" in lines[-1]
+
+
+def test_breadth_is_beside_the_chain_of_its_depth(tables):
+    def row(passes, seconds):
+        return {"tokens": 60, "passes": passes, "seconds": seconds}
+
+    measured = result("native", "Q4_K_M", 1)
+    del measured["arms"]
+    measured |= {
+        "settings": {"tokens": 64, "pace": "fixed", "temperature": 0.0},
+        "shapes": {"3:3": [3, 3], "3:6": [3, 6]},
+        "identical": True,
+        "rows": {
+            "plain": {"code": row(60, 2.4), "all": row(60, 2.4)},
+            "3:3": {"code": row(24, 1.2), "all": row(24, 1.2)},
+            "3:6": {"code": row(20, 1.26), "all": row(20, 1.26)},
+        },
+    }
+    measured["backends"]["draft"] = {"name": "small", "engine": "native", "dtype": "q4_0"}
+    lines = tables.breadth(measured).splitlines()
+    assert lines[0] == "| tokens a pass, ms/token | plain | chain of 3 | depth 3, 6 nodes |"
+    assert lines[2] == "| code | 1.00, 40.0 | 2.50, 20.0 | 3.00, 21.0 |"
+    assert lines[3].startswith("| **all** | 1.00, 40.0 |")
+    assert "draft `small`, native, q4_0. A chip" in lines[-1]
+    assert lines[-1].endswith("All arms write the same text.")
+    assert tables.breadth(measured | {"identical": False}).endswith("Some texts differ.")

@@ -143,7 +143,7 @@ def test_a_trace_can_be_read_back(redline, tmp_path):
 
 def test_every_option_arrives(redline):
     args = {
-        "--rule": "block", "--pace": "confidence", "--depth": "3", "--max-tokens": "7",
+        "--rule": "block", "--pace": "confidence", "--depth": "3", "--nodes": "3", "--max-tokens": "7",
         "--temperature": "0.5", "--top-k": "9", "--top-p": "0.8", "--min-p": "0.01",
         "--repetition-penalty": "1.1",
         "--presence-penalty": "0.2", "--frequency-penalty": "0.3", "--penalty-window": "64",

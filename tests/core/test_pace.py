@@ -54,6 +54,28 @@ def test_confidence_is_a_fixed_depth_with_a_threshold():
 
 
 @pytest.mark.parametrize("name", PACES)
+def test_every_pace_carries_nodes(name):
+    budget = find_pace(name)(3, nodes=12).budget()
+    assert (budget.depth, budget.nodes) == (3, 12)
+    alone = find_pace(name)(3).budget()
+    assert alone.nodes == alone.depth == 3
+    for nodes in (-1, 2.5):
+        with pytest.raises(OptionError, match="nodes is"):
+            find_pace(name)(3, nodes=nodes)
+
+
+def test_a_streak_keeps_its_nodes_until_its_depth_needs_more():
+    pace = Streak(3, nodes=5)
+    budgets = []
+    for _ in range(3):
+        budgets.append(pace.budget())
+        pace.update(step(pace.budget().depth, pace.budget().depth))
+    assert budgets == [Budget(3, 5), Budget(5, 5), Budget(7, 7)]
+    pace.update(step(0, 7))
+    assert pace.budget() == Budget(8, 8)
+
+
+@pytest.mark.parametrize("name", PACES)
 def test_every_pace_is_found_by_name_and_starts_where_told(name):
     assert find_pace(name)(3).budget().depth == 3
 

@@ -165,7 +165,7 @@ def test_a_budget_leaves_room_for_the_targets_own_token_and_is_no_deeper_than_it
             engine := Engine(ToyBackend(), drafter, pace=lambda p=pace: p),
             [engine.submit([1], limits=Limits(4))],
         )
-    assert budgets[:3] == [Budget(3, 3), Budget(2, 2), Budget(1, 1)]
+    assert budgets[:3] == [Budget(3, 9), Budget(2, 8), Budget(1, 7)]
     assert budgets[3:] == [Budget(2, 2, 0.5), Budget(2, 2, 0.5), Budget(1, 1, 0.5)]
 
 

@@ -9,7 +9,7 @@ from redline.core.sampling import Sampling
 from redline.core.stop import Limits
 from redline.core.verify import RULES
 from redline.drafters import Forced, ModelDrafter, Ngram, Recycle, Suffix, registry
-from redline.engine import generate
+from redline.engine import Engine, generate
 from redline.engine.load import load
 from redline.testing import ToyBackend, ToyTokenizer
 
@@ -100,6 +100,12 @@ def test_depth_zero_decodes_plainly(opened):
         {"rule": "matchin"},
         {"pace": "confident"},
         {"depth": -1},
+        {"nodes": -1},
+        {"draft": "ngram", "nodes": 9},
+        {"draft": "none", "nodes": 9},
+        {"draft": "small", "depth": 3, "nodes": 9, "rule": "rejection"},
+        {"model": ToyBackend(trees=False), "draft": ToyBackend(), "depth": 3, "nodes": 9},
+        {"model": ToyBackend(), "draft": ToyBackend(trees=False), "depth": 3, "nodes": 9},
         {"draft": "ngram", "draft_sampling": Sampling()},
         {"draft": "none", "draft_sampling": Sampling()},
         {"draft_sampling": Sampling()},
@@ -115,6 +121,18 @@ def test_what_cannot_be_honoured_is_an_error_with_a_hint(opened, options):
     with pytest.raises(RedlineError) as error:
         load(**{"model": "big", **options})
     assert error.value.hint
+
+
+@pytest.mark.parametrize("pace", [None, "fixed", "streak", "confidence"])
+def test_more_nodes_than_depth_let_a_draft_model_guess_trees(opened, pace):
+    engine = load("big", "small", pace=pace, depth=3, nodes=9)
+    result = generate(engine, [1, 2], limits=Limits(30))
+    assert result.tokens == generate(Engine(engine.target), [1, 2], limits=Limits(30)).tokens
+    assert max(len(step.proposed) for step in result.steps) > 3
+
+
+def test_as_many_nodes_as_depth_are_for_every_drafter(opened):
+    assert generate(load("big", "ngram", depth=3, nodes=3), [1, 1, 1], limits=Limits(9)).tokens
 
 
 def test_unknown_rules_and_paces_suggest_their_neighbours():

@@ -64,10 +64,8 @@ def drafters(texts):
     }
 
 
-def decode(drafter, rule, sampling, depth=4, rollback="truncate", prompts=PROMPTS):
-    engine = Engine(
-        target(rollback), drafter, rule=rule, pace=lambda: Fixed(depth, nodes=depth + 2), prefill=3
-    )
+def decode(drafter, rule, sampling, depth=4, rollback="truncate", prompts=PROMPTS, nodes=None):
+    engine = Engine(target(rollback), drafter, rule=rule, pace=lambda: Fixed(depth, nodes), prefill=3)
     results = generate_many(engine, prompts, sampling, Limits(TOKENS), seed=11)
     assert not engine.live
     return results
@@ -85,7 +83,7 @@ def test_matching_writes_what_plain_decoding_writes(drafter, depth, rollback):
         expected = [result.tokens for result in plain(sampling)]
         texts = [[*prompt, *tokens] for prompt, tokens in zip(PROMPTS, expected, strict=True)]
         make = drafters(texts)[drafter]
-        together = decode(make(), RULES["matching"], sampling, depth, rollback)
+        together = decode(make(), RULES["matching"], sampling, depth, rollback, nodes=depth + 2)
         assert [result.tokens for result in together] == expected
         for prompt, tokens in zip(PROMPTS, expected, strict=True):
             assert decode(make(), RULES["matching"], sampling, depth, rollback, [prompt])[0].tokens == tokens
@@ -123,3 +121,40 @@ def test_a_model_that_drafts_for_itself_is_always_right(depth):
         for result in decode(ModelDrafter(target(), target()), RULES["matching"], sampling, depth):
             assert result.metrics.acceptance == 1.0
             assert result.metrics.steps == -(-TOKENS // (depth + 1))
+
+
+def broad(seed=4):
+    """A model that guesses trees for another, or for itself."""
+    return ModelDrafter(ToyBackend(8, seed=seed, order=2), target())
+
+
+@pytest.mark.parametrize("rollback", ["truncate", "snapshot"])
+@pytest.mark.parametrize(("depth", "nodes"), [(1, 4), (3, 4), (3, 9), (6, 24)])
+@pytest.mark.parametrize("seed", [3, 4])
+def test_trees_write_what_plain_decoding_writes(seed, depth, nodes, rollback):
+    for sampling in SAMPLINGS.values():
+        expected = [result.tokens for result in plain(sampling)]
+        rules = [RULES["matching"]] if sampling.temperature else [rule for rule in EXACT if rule.trees]
+        for rule in rules:
+            together = decode(broad(seed), rule, sampling, depth, rollback, nodes=nodes)
+            assert [result.tokens for result in together] == expected
+            steps = [step for result in together for step in result.steps]
+            assert any(step.parents != tuple(range(-1, len(step.parents) - 1)) for step in steps)
+            for prompt, tokens in zip(PROMPTS, expected, strict=True):
+                alone = decode(broad(seed), rule, sampling, depth, rollback, [prompt], nodes)
+                assert alone[0].tokens == tokens
+
+
+def test_a_text_with_trees_does_not_depend_on_its_batch():
+    for rule in (RULES["tree"], RULES["typical"]):
+        together = decode(broad(), rule, SAMPLINGS["sampled"], nodes=9)
+        shuffled = decode(broad(), rule, SAMPLINGS["sampled"], prompts=PROMPTS[::-1], nodes=9)[::-1]
+        alone = [decode(broad(), rule, SAMPLINGS["sampled"], prompts=[p], nodes=9)[0] for p in PROMPTS]
+        assert [r.tokens for r in together] == [r.tokens for r in alone] == [r.tokens for r in shuffled]
+
+
+def test_rules_and_targets_that_take_chains_get_chains():
+    expected = decode(broad(), RULES["block"], SAMPLINGS["sampled"])
+    assert [r.tokens for r in decode(broad(), RULES["block"], SAMPLINGS["sampled"], nodes=9)] == [
+        r.tokens for r in expected
+    ]

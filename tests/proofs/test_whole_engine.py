@@ -16,9 +16,10 @@ from redline.core.pace import Confidence, Fixed
 from redline.core.ports import Chunk
 from redline.core.sampling import Sampling, distribution
 from redline.core.stop import Ending, Limits
+from redline.core.topology import path
 from redline.core.types import Draft, History
 from redline.core.verify import RULES, Block, Greedy, Matching, Rejection, Tree
-from redline.drafters import Compose, ModelDrafter, Ngram, compose, vocabulary
+from redline.drafters import Compose, ModelDrafter, Ngram, breadth, compose, siblings, vocabulary
 from redline.drafters.merge import merge
 from redline.engine import Engine, generate
 from redline.engine import live as live_module
@@ -252,6 +253,94 @@ def test_temperature_zero(rule, settings):
     parents = PAIR if rule.trees else (-1, 0)
     for limits in LIMITS.values():
         assert engine_error(parents, "without replacement", rule, cold, limits) < EXACT
+
+
+def letters(**options):
+    return ToyBackend(3, seed=3, order=2, tokenizer=ToyTokenizer.letters(3, ends=[]), **options)
+
+
+def broad_error(rule, sampling, limits, pace, spread=2.0, sizes=None):
+    """How far the law of what is written with a draft model's trees is from plain decoding's."""
+    drafter = ModelDrafter(letters(spread=spread), target())
+    return distance(emitted(drafter, rule, sampling, limits, pace, sizes), plain(sampling, limits))
+
+
+TWO = Sampling(temperature=1, top_k=2)
+
+
+@rules([rule for rule in EXACT_RULES if rule.trees])
+@pytest.mark.parametrize(
+    ("sampling", "pace", "length"),
+    [
+        (WARM, Fixed(1, nodes=3), 2),  # every token there is
+        (WARM, Fixed(2, nodes=4), 3),
+        (SETTINGS["filters"], Fixed(2, nodes=6), 3),
+        (SETTINGS["all penalties in a window"], Fixed(2, nodes=3), 3),
+        (TWO, Fixed(2, nodes=5), 3),
+        (TWO, Fixed(3, nodes=5), 4),
+        (TWO, Confidence(3, 0.5, nodes=5), 4),
+        (TWO, Confidence(3, 0.2, nodes=6), 4),
+    ],
+    ids=["wide", "deep", "filters", "penalties", "two words", "deeper", "doubt", "less doubt"],
+)
+def test_trees_of_a_model(rule, sampling, pace, length):
+    """Where there are branches hangs on what was drawn before them."""
+    sizes = set()
+    limits = Limits(max_tokens=length, stop_tokens=NO_END)
+    assert broad_error(rule, sampling, limits, pace, sizes=sizes) < EXACT
+    assert max(sizes) > 1
+
+
+def test_trees_of_a_model_whose_shape_is_random():
+    sizes, limits = set(), Limits(max_tokens=4, stop_tokens=NO_END)
+    assert broad_error(Tree(), TWO, limits, Fixed(2, nodes=6), spread=6.0, sizes=sizes) < EXACT
+    assert len(sizes) > 3
+
+
+@rules([Greedy(), Tree()])
+def test_trees_of_a_model_at_temperature_zero(rule):
+    for limits in LIMITS.values():
+        assert broad_error(rule, Sampling(), limits, Fixed(2, nodes=6)) < EXACT
+
+
+def test_trees_of_certain_guesses_for_a_sampled_text():
+    """A draft model may be greedy where the target is not."""
+    drafter = ModelDrafter(letters(), target(), Sampling())
+    limits = Limits(max_tokens=3, stop_tokens=NO_END)
+    law = emitted(drafter, Tree(), WARM, limits, Fixed(2, nodes=6))
+    assert distance(law, plain(WARM, limits)) < EXACT
+
+
+# --- trees with one fault ---------------------------------------------------------------------------
+
+
+def broad_caught():
+    limits = Limits(max_tokens=2, stop_tokens=NO_END)
+    return broad_error(Tree(), WARM, limits, Fixed(1, nodes=3)) > CAUGHT
+
+
+def test_dropping_what_turned_out_improbable_is_caught(monkeypatch):
+    """The best of all candidates is what EAGLE-2 keeps: right for certain guesses, wrong for drawn ones."""
+
+    def keep_the_best(self, source):
+        draft = draw(self, source)
+        kept = [i for i in range(len(draft)) if min(draft.trust[j] for j in path(draft.parents, i)) > 0.3]
+        return draft.only(kept)
+
+    draw = breadth.Tree.draft
+    monkeypatch.setattr(breadth.Tree, "draft", keep_the_best)
+    assert broad_caught()
+
+
+def test_siblings_that_hide_what_they_were_drawn_without_are_caught(monkeypatch):
+    def draw(self, chance, at):
+        whole = self._whole = getattr(self, "_whole", self._left)
+        token, _, trust = honest(self, chance, at)
+        return token, whole, trust
+
+    honest = siblings.Siblings.draw
+    monkeypatch.setattr(siblings.Siblings, "draw", draw)
+    assert broad_caught()
 
 
 # --- engines with one fault -------------------------------------------------------------------------

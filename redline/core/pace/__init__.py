@@ -1,6 +1,6 @@
 """How much to guess. `PACES` has every pace by name; one object is made for each text."""
 
-from collections.abc import Callable
+from typing import Protocol
 
 from redline.core.errors import unknown
 from redline.core.pace.confidence import Confidence
@@ -9,14 +9,23 @@ from redline.core.pace.streak import Streak
 from redline.core.pace.whole import Whole, pieces
 from redline.core.ports import Drafter, Pace
 
-PACES: dict[str, Callable[[int], Pace]] = {"fixed": Fixed, "streak": Streak, "confidence": Confidence}
-"""Name to maker; every maker takes the depth to start from."""
+
+class Maker(Protocol):
+    """Makes the pace of one text."""
+
+    def __call__(self, depth: int, *, nodes: int | None = None) -> Pace:
+        """Start from a depth, with so many guesses in all; as many as the depth when left out."""
+        ...
+
+
+PACES: dict[str, Maker] = {"fixed": Fixed, "streak": Streak, "confidence": Confidence}
+"""Name to maker."""
 
 DEPTHS = {"fixed": 5, "streak": 5, "confidence": 14}
 """Where each starts unless told otherwise; a drafter that stops by itself may be let run."""
 
 
-def find_pace(name: str) -> Callable[[int], Pace]:
+def find_pace(name: str) -> Maker:
     """The maker of paces of that name.
 
     Raises:
@@ -39,4 +48,15 @@ def choose_pace(name: str | None, depth: int | None, drafter: Drafter | None) ->
     return name, DEPTHS[name] if depth is None else depth
 
 
-__all__ = ["DEPTHS", "PACES", "Confidence", "Fixed", "Streak", "Whole", "choose_pace", "find_pace", "pieces"]
+__all__ = [
+    "DEPTHS",
+    "PACES",
+    "Confidence",
+    "Fixed",
+    "Maker",
+    "Streak",
+    "Whole",
+    "choose_pace",
+    "find_pace",
+    "pieces",
+]

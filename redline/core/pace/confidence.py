@@ -18,7 +18,8 @@ class Confidence(Fixed):
         threshold: Stop when the product is below this. What is best is near the time of a guess, and of the
             row that checks it, over the time of a token without it; drafters think too well of themselves,
             which moves it up.
+        nodes: Guesses in all; as many as `depth` when left out.
     """
 
-    def __init__(self, depth: int, threshold: float = 0.65) -> None:
-        super().__init__(depth, confidence=threshold)
+    def __init__(self, depth: int, threshold: float = 0.65, nodes: int | None = None) -> None:
+        super().__init__(depth, nodes, threshold)
