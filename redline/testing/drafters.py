@@ -23,9 +23,11 @@ class DrafterContract:
 
     Attributes:
         vocab_size: Ids below this are real.
+        learns: What became of its drafts changes what it does next.
     """
 
     vocab_size = 16
+    learns = False
 
     def scene(
         self,
@@ -55,6 +57,17 @@ class DrafterContract:
 
     def same(self, a: Draft, b: Draft) -> None:
         assert (a.tokens, a.parents) == (b.tokens, b.parents)
+
+    def fits(self, draft: Draft, scene: Scene) -> None:
+        assert len(draft) <= scene.budget.nodes
+        assert max(depths(draft.parents), default=0) <= scene.budget.depth
+        assert all(0 <= token < self.vocab_size for token in draft.tokens)
+        assert scene.trees or draft.is_chain
+        for q in draft.dists:
+            assert abs(q.probs.sum() - 1) < 1e-9
+            assert q.probs.min() > 0
+            assert q.ids[-1] < self.vocab_size
+            assert (np.diff(q.ids) > 0).all()
 
     def test_drafts_keep_to_their_budget(self, drafter: Drafter) -> None:
         text = self.text(40)
@@ -124,8 +137,12 @@ class DrafterContract:
             more: dict[str, Any] = {"nodes": 12, "trees": True} if round_ % 4 else {}
             draft = drafter.propose([self.scene(0, text, 4, **more)])[0]
             drafter.start(1, text)
-            self.same(drafter.propose([self.scene(1, text, 4, **more)])[0], draft)
+            other = drafter.propose([self.scene(1, text, 4, **more)])[0]
             drafter.stop(1)
+            if self.learns:
+                self.fits(draft, self.scene(0, text, 4, **more))
+            else:
+                self.same(other, draft)
             # Any guess is the last one kept, or none, or every third round the one at the end of the draft.
             last = len(draft) - 1 if round_ % 3 == 0 else int(rng.integers(ROOT, len(draft)))
             own = int(rng.integers(0, self.vocab_size))
@@ -150,6 +167,46 @@ class DrafterContract:
         together = drafter.propose(list(scenes.values()))
         for key, draft in zip(texts, together, strict=True):
             self.same(draft, alone[key])
+            drafter.stop(key)
+
+    def test_empty_and_tiny_texts_are_texts(self, drafter: Drafter) -> None:
+        for tokens in ([0], [3, 3], [self.vocab_size - 1] * 7):
+            drafter.start(0, tokens)
+            drafter.read(0, tokens[:-1])
+            for trees in (False, True):
+                scene = self.scene(0, tokens, 3, nodes=6, trees=trees)
+                self.fits(drafter.propose([scene])[0], scene)
+            drafter.observe(0, [1], Verdict((), 1))
+            drafter.stop(0)
+
+    def test_only_who_says_so_draws(self, drafter: Drafter) -> None:
+        text = self.text(40)
+        drafter.start(0, text)
+        draft = drafter.propose([self.scene(0, text, temperature=1.0)])[0]
+        assert drafter.draws or all(len(q.ids) == 1 for q in draft.dists)
+        drafter.stop(0)
+
+    def test_any_order_of_calls_is_survived(self, drafter: Drafter) -> None:
+        """Texts begin, grow, are guessed for and end in each other's midst; some are never asked for."""
+        rng = np.random.default_rng(5)
+        texts: dict[int, list[int]] = {}
+        for turn in range(60):
+            key = int(rng.integers(0, 4))
+            if key not in texts:
+                texts[key] = self.text(int(rng.integers(1, 20)), seed=turn)
+                drafter.start(key, texts[key])
+            elif rng.random() < 0.15:
+                drafter.stop(key)
+                del texts[key]
+            elif rng.random() < 0.3:
+                emitted = rng.integers(0, self.vocab_size, 2).tolist()
+                texts[key] = [*texts[key], *emitted]
+                drafter.observe(key, emitted, Verdict((), emitted[-1]))
+            else:
+                scenes = [self.scene(k, text, 3, nodes=5, trees=bool(turn % 2)) for k, text in texts.items()]
+                for draft, scene in zip(drafter.propose(scenes), scenes, strict=True):
+                    self.fits(draft, scene)
+        for key in texts:
             drafter.stop(key)
 
     def test_stopping_twice_or_unknown_is_fine(self, drafter: Drafter) -> None:
