@@ -146,22 +146,24 @@ class Compose:
         return drafts
 
     def _merge(self, scenes: Sequence[Scene]) -> dict[int, Draft]:
-        if not all(scene.trees for scene in scenes):
-            return self._best(scenes)
+        chains = [scene for scene in scenes if not scene.trees]
+        scenes = [scene for scene in scenes if scene.trees]
+        drawn = {scene.key for scene in scenes if scene.needs_q and scene.sampling.temperature > 0}
         parts = bool(self._free) + len(self._paid)
-        drawn = [s for s in scenes if s.needs_q and s.sampling.temperature > 0]
-        shares = {s.key: _share(s, parts) if s in drawn else s for s in scenes}
+        shared = [_share(scene, parts) if scene.key in drawn else scene for scene in scenes]
         free = [self._ask(i, scenes) for i in self._free]
-        paid = [self._ask(i, list(shares.values())) for i in self._paid]
-        drafts = {}
-        for scene in scenes:
-            key, calibration = scene.key, self._texts[scene.key].calibration
-            certain, model = ([each[key] for each in many if key in each] for many in (free, paid))
-            if scene in drawn:  # what may be left out does not hang on what was drawn
-                room = scene.budget.nodes - len(self._paid) * shares[key].budget.nodes
-                drafts[key] = merge([likeliest(merge(certain), room, calibration)], model)
+        paid = [self._ask(i, shared) for i in self._paid]
+        drafts = self._best(chains) if chains else {}
+        for scene, share in zip(scenes, shared, strict=True):
+            calibration, nodes = self._texts[scene.key].calibration, scene.budget.nodes
+            certain, model = (
+                [each[scene.key] for each in many if scene.key in each] for many in (free, paid)
+            )
+            if scene.key in drawn:  # what may be left out does not hang on what was drawn
+                room = nodes - len(self._paid) * share.budget.nodes
+                drafts[scene.key] = merge([likeliest(merge(certain), room, calibration)], model)
             else:
-                drafts[key] = likeliest(merge([*certain, *model]), scene.budget.nodes, calibration)
+                drafts[scene.key] = likeliest(merge([*certain, *model]), nodes, calibration)
         return drafts
 
     def _ask(self, i: int, scenes: Sequence[Scene]) -> dict[int, Draft]:

@@ -112,7 +112,7 @@ class Bushy(EarlyExit):
             chain += [other, (7, 0)][:place]
         tokens, parents = zip(*chain[:nodes], strict=True)
         points = tuple(map(type(draft.dists[0]).point, tokens))
-        return Draft(tokens, parents, points, ("bushy",) * len(tokens))
+        return Draft(tokens, parents, points, ("bushy",) * len(tokens)).cut(scene.budget.depth)
 
 
 def test_merged_with_other_guesses(opened_file, precision):

@@ -29,6 +29,8 @@ class Taught(Recycle):
 
 
 class TestRecycle(DrafterContract):
+    learns = True
+
     @pytest.fixture(params=[Recycle, Taught])
     def drafter(self, request):
         return request.param()

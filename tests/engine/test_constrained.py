@@ -54,6 +54,7 @@ class Always:
 
     name = "always"
     confident = False
+    draws = True
 
     def __init__(self, tokens, law=None):
         self._tokens, self._law = tokens, law
@@ -302,9 +303,9 @@ class TestForcedUnderAConstraint(DrafterContract):
     def drafter(self):
         return Forced()
 
-    def scene(self, key, tokens, depth=4, temperature=0.0):
+    def scene(self, *args, **more):
         constraint = Automaton.exactly(self.vocab_size, [5, 6, 7, 8, 9])
-        return replace(super().scene(key, tokens, depth, temperature), constraint=constraint)
+        return replace(super().scene(*args, **more), constraint=constraint)
 
     def test_it_guesses_as_far_as_it_may(self, drafter):
         for depth in (1, 4, 9):

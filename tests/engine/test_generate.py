@@ -304,7 +304,7 @@ def test_trees_keep_one_path_and_forget_the_rest(rule, sampling):
     result = generate(make(Bushy()), PROMPT, sampling, Limits(60), 1)
     bushy = [step for step in result.steps if step.proposed]
     assert all(step.accepted == step.depth == 2 for step in bushy)
-    assert len(bushy) == 10
+    assert len(bushy) == 20
     if rule == "matching" or sampling.temperature == 0:
         assert result.tokens == plain.tokens
     chain = generate(make(Ngram(1, 1)), [*PROMPT, *result.tokens], sampling, Limits(1), 1)
