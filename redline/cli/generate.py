@@ -36,6 +36,7 @@ def generate(
     pace: options.Pace = None,
     depth: options.Depth = None,
     nodes: options.Nodes = None,
+    memory: options.Memory = None,
     max_tokens: Annotated[int, typer.Option("--max-tokens", help="Tokens to write at most.")] = 256,
     temperature: options.Temperature = 0.0,
     top_k: options.TopK = 0,
@@ -96,6 +97,7 @@ def generate(
         pace=pace,
         depth=depth,
         nodes=nodes,
+        memory=memory,
         draft_sampling=None
         if draft_temperature is None
         else replace(sampling, temperature=draft_temperature),
@@ -136,6 +138,7 @@ def generate(
         "pace": pace,
         "depth": depth,
         "nodes": nodes,
+        "memory": str(memory) if memory else None,
         "max_tokens": max_tokens,
         "stop": list(limits.stop),
         "schema": str(schema) if schema else None,

@@ -16,6 +16,10 @@ Draft = Annotated[
         "or several of them, joined by +.",
     ),
 ]
+Memory = Annotated[
+    Path | None,
+    typer.Option("--memory", help="Keep answers in this folder, and guess from them; see `redline memory`."),
+]
 Rule = Annotated[str, typer.Option("--rule", help="How guesses are judged; see `redline explain rules`.")]
 Pace = Annotated[
     str | None,

@@ -159,6 +159,8 @@ def _parse(draft: str | Path | Backend | Drafter | None, backend: str | None) ->
         return "best", []
     if not isinstance(draft, str | Path):
         return "best", [draft]
+    if draft == "auto":
+        return "best", [Named(name) for name in AUTO]
     try:  # a path may have any character in it
         return "best", [_find(draft, backend)]
     except UnknownName:

@@ -22,3 +22,15 @@ def test_a_folder_that_is_none_is_an_error_with_a_hint(redline, tmp_path):
     assert ran.status == 1
     assert "There is no folder" in ran.err
     assert "--memory" in ran.err
+
+
+def test_what_was_written_is_guessed_the_next_time(redline, tmp_path):
+    options = ["--model", "big", "--raw", "--draft", "auto", "--memory", str(tmp_path / "kept"), "--json"]
+    first, second = (redline("generate", "abcab", *options, "--check").document for _ in range(2))
+    assert first["text"] == second["text"]
+    assert second["identical_to_plain"]
+    assert "memory" not in first["metrics"]["sources"]
+    assert second["metrics"]["sources"]["memory"]["accepted"] > 20
+    refused = redline("generate", "abcab", "--model", "big", "--raw", "--draft", "ngram", *options[5:])
+    assert refused.status == 1
+    assert "Only suffix keeps answers" in refused.err
