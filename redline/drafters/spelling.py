@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from redline.core.errors import RedlineError, VocabularyError
+from redline.core.errors import RedlineError
 from redline.core.ports import Tokenizer
 
 _BROKEN = re.compile("([\udc80-\udcff]+)")  # how bytes that are no text come out of "surrogateescape"
@@ -127,9 +127,7 @@ class Lexicon:
     Attributes:
         target, draft: Their spellers.
         to_target, to_draft: From one's ids to the other's, where there is a counterpart.
-
-    Raises:
-        VocabularyError: No token has a counterpart.
+        back: For every token that a guess can be drawn from, one of the draft tokens that mean it.
     """
 
     def __init__(self, target: Tokenizer, draft: Tokenizer, widths: tuple[int, int]) -> None:
@@ -137,16 +135,10 @@ class Lexicon:
         self._width = widths[0]
         self.to_target = _counterparts(draft, target, self.target.ids, (widths[1], widths[0]))
         self.to_draft = _counterparts(target, draft, self.draft.ids, widths)
-        if not self.to_target:
-            raise VocabularyError(
-                "Target and drafter have no token in common.", "Draft with another model, or with ngram."
-            )
-        drawn = np.fromiter(self.to_target, np.int64)
-        ids, first = np.unique(np.fromiter(self.to_target.values(), np.int64), return_index=True)
-        again = np.delete(np.arange(len(drawn)), first)
-        self._once = drawn[first], ids
-        self._again = drawn[again], np.fromiter(self.to_target.values(), np.int64)[again]
         self.back = {token: own for own, token in self.to_target.items()}
+        pairs = np.array([*self.to_target.items()], np.int64).reshape(-1, 2)
+        first = np.unique(pairs[:, 1], return_index=True)[1]
+        self._once, self._again = pairs[first], np.delete(pairs, first, axis=0)
 
     def on_target(self, logits: NDArray[np.float32]) -> NDArray[np.float32]:
         """The draft's logits by target id; −inf for ids without a counterpart.
@@ -160,10 +152,8 @@ class Lexicon:
             Shape (the target's width,).
         """
         row = np.full(self._width, -np.inf, np.float32)
-        own, ids = self._once
-        row[ids] = logits[own]
-        own, ids = self._again
-        np.logaddexp.at(row, ids, logits[own])
+        row[self._once[:, 1]] = logits[self._once[:, 0]]
+        np.logaddexp.at(row, self._again[:, 1], logits[self._again[:, 0]])
         return row
 
     def control(self, token: int) -> list[int]:

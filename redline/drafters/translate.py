@@ -19,6 +19,10 @@ from redline.drafters.translated import Drawn, Written
 
 Way: TypeAlias = Literal["auto", "intersect", "reencode"]
 
+WARM = 0.9
+"""The hotter the target, the more rarely it takes the likeliest token, which is all that "reencode" guesses,
+and the more often two draws agree. For the pair in docs/drafters.md that crosses between 0.8 and 1."""
+
 
 @dataclass(slots=True)
 class Text:
@@ -69,7 +73,7 @@ class Translated:
     There are two ways. "reencode": the model writes on greedily, and what it wrote is encoded in the target's
     tokens. "intersect": it draws from the tokens that both have, which under shared noise makes it agree with
     the target as often as coupled draws can. Both are exact under every rule; "auto" takes the one that is
-    right more often: intersect when tokens are drawn and reencode at temperature 0.
+    right more often: reencode up to a temperature of 0.9, and intersect above.
 
     Args:
         backend: The draft model.
@@ -111,11 +115,7 @@ class Translated:
 
     @cached_property
     def lexicon(self) -> Lexicon:
-        """The two vocabularies, compared when the first text begins.
-
-        Raises:
-            VocabularyError: They have no token in common.
-        """
+        """The two vocabularies, compared when the first text begins."""
         widths = self._target.traits.vocab_size, self._backend.traits.vocab_size
         return Lexicon(self._target.tokenizer, self._backend.tokenizer, widths)
 
@@ -178,7 +178,9 @@ class Translated:
         text, budget = self._texts[scene.key], scene.budget
         text.transcript.read(scene.history.tokens)
         sampling = self._sampling or scene.sampling
-        way = ("intersect" if sampling.temperature > 0 else "reencode") if self._way == "auto" else self._way
+        way = self._way
+        if way == "auto":
+            way = "intersect" if sampling.temperature > WARM else "reencode"
         depth = min(budget.depth, budget.nodes)
         guess: Drawn | Written = (
             Drawn(scene, self.lexicon, sampling, depth)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redline.core.dist import Dist
+from redline.core.errors import VocabularyError
 from redline.core.ports import Constraint, Scene
 from redline.core.sampling import Sampling, distribution
 from redline.core.types import Draft, History
@@ -31,9 +32,16 @@ class Drawn:
         lexicon: The two vocabularies.
         sampling: How to draw.
         depth: How many guesses to make.
+
+    Raises:
+        VocabularyError: No token is in both.
     """
 
     def __init__(self, scene: Scene, lexicon: Lexicon, sampling: Sampling, depth: int) -> None:
+        if not lexicon.back:
+            raise VocabularyError(
+                "Target and drafter have no token in common.", 'Draft with way="reencode", or with ngram.'
+            )
         self._scene, self._lexicon, self._sampling, self._depth = scene, lexicon, sampling, depth
         self._state: Constraint | None = scene.constraint
         self.tokens: list[int] = []
@@ -103,52 +111,53 @@ class Written:
         self._data = b""
         self._trust: list[tuple[int, float]] = []
         self.tokens: list[int] = []
-        self.ended = False
 
     def add(self, row: NDArray[np.float32]) -> int | None:
         """As `Drawn.add`."""
-        history = History([*self._transcript.tokens, *self._own], self._prompt)
+        history = self._scene.history
+        if self._sampling.reads_history:
+            history = History([*self._transcript.tokens, *self._own], self._prompt)
         choice = law(row, self._sampling, history)
         if choice is None:
             return None
-        own, draft = choice.top, self._lexicon.draft.tokenizer
+        own, tokenizer = choice.top, self._lexicon.draft.tokenizer
+        piece = tokenizer.piece(own)
         self._trust.append((len(self._data), probability(row, row[own])))
         self._own.append(own)
-        self._data += draft.piece(own)
-        ended = not draft.piece(own) or own in draft.ends
-        self.ended = ended
-        data = self._data if ended else whole(self._data)
-        self.tokens = self._lexicon.target.continue_(self._transcript.tail, data)
-        stuck = self._lexicon.target.written(self.tokens) != data
-        if not draft.piece(own) and not stuck and own in self._lexicon.to_target:
+        self._data += piece
+        ended = not piece or own in tokenizer.ends
+        stuck = not self._translate(ended)
+        if not piece and not stuck and own in self._lexicon.to_target:
             self.tokens.append(self._lexicon.to_target[own])
         doubts = math.prod(trust for _, trust in self._trust) < self._scene.budget.confidence
-        spent = len(self._own) == WORDY * self._depth
-        done = ended or stuck or doubts or spent or self._enough()
-        return None if done else own
-
-    def _enough(self) -> bool:
-        import os
-
-        pol = os.environ.get("POL", "keep")
-        return len(self.tokens) >= self._depth + (pol == "ahead")
+        many = len(self.tokens) >= self._depth or len(self._own) == WORDY * self._depth
+        return None if ended or stuck or doubts or many else own
 
     def draft(self, source: str) -> Draft:
         """All of them."""
-        tokens = self.tokens
-        import os
-        if os.environ.get("POL", "keep") != "keep" and len(tokens) > 1 and not self.ended:
-            tokens = tokens[:-1]
-        tokens = tokens[: self._depth]
+        tokens = self.tokens[: self._depth]
         if self._scene.constraint:
             tokens = tokens[: self._scene.constraint.takes(tokens)]
-        trust, at = [], 0
+        trust, at = list[float](), 0
         for token in tokens:
             end = at + len(self._lexicon.target.tokenizer.piece(token))
-            inside = (p for start, p in self._trust if at <= start < end or at == start == end)
-            trust.append(math.prod(inside))
+            trust.append(math.prod(p for start, p in self._trust if at <= start < end or at == start == end))
             at = end
         return Draft.chain(tokens, source, trust=trust)
+
+    def _translate(self, ended: bool) -> bool:
+        """Say it in the target's tokens, and whether that can be done and any of it be of use."""
+        data, target = self._data if ended else whole(self._data), self._lexicon.target
+        self.tokens = target.continue_(self._transcript.tail, data)
+        if target.written(self.tokens) != data:
+            return False
+        # A last token that took the draft model several may yet become a longer one; what it has itself is a
+        # word that it would have written otherwise, had it meant a longer one.
+        last = max((start for start, _ in self._trust if start < len(data)), default=0)
+        if not ended and self.tokens and len(data) - len(target.tokenizer.piece(self.tokens[-1])) < last:
+            self.tokens.pop()
+        constraint = self._scene.constraint
+        return constraint is None or constraint.takes(self.tokens) == len(self.tokens)
 
 
 def law(
@@ -168,7 +177,7 @@ def law(
 def probability(row: NDArray[np.float32], logit: float) -> float:
     """How probable the model finds a token of this logit, at temperature 1 whatever the sampling."""
     top = row.max()
-    return float(np.exp(logit - top) / np.exp(row - top).sum(dtype=np.float64))
+    return min(1.0, float(np.exp(logit - top) / np.exp(row - top).sum(dtype=np.float64)))
 
 
 def whole(data: bytes) -> bytes:
