@@ -232,6 +232,18 @@ def test_a_bias_is_by_the_targets_ids():
             assert guesses(drafter, [0, 1], 2, Sampling(bias={token: 99.0})).tokens == (token, token)
 
 
+def test_auto_takes_the_way_that_is_right_more_often():
+    target, draft = PAIRS["other words"]
+    drafters = {way: Translated(toy(draft, spread=2.0), toy(target), way=way) for way in WAYS}
+    for temperature, way in ((0.0, "reencode"), (0.8, "reencode"), (1.0, "intersect"), (1.5, "intersect")):
+        for text in ([0, 1], [3, 4], [5, 0, 7]):
+            found, expected = (
+                guesses(drafters[each], text, 4, Sampling(temperature=temperature)) for each in ("auto", way)
+            )
+            assert found.tokens == expected.tokens
+            assert all(len(q.ids) == 1 for q in found.dists) == (way == "reencode")
+
+
 def test_nothing_in_common():
     target, draft = Named(single("abc")), Named([b"ab", b"ca"])
     with pytest.raises(VocabularyError, match="no token in common"):
