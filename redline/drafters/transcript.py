@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from redline.drafters.spelling import Lexicon
 
-_PLACE = re.compile(rb"(?<=\S)(?= \S)|(?<=\n)(?=\S)")
-"""Where no tokenizer joins what stands on both sides: before a single space, and behind a line's end."""
+_PLACE = re.compile(rb"(?<=\S)(?= \S)|(?<=\S\n)(?=\S)")
+"""Where no tokenizer joins what stands on both sides: before a single space, and behind a single line's end.
+Of several, some tokenizers take the last one apart if a word follows, which is to be seen from both sides."""
 
 SHORTEST, LONGEST = 32, 256
 """Bytes that are encoded together. Longer ones cost more each time that a token is added to them."""

@@ -78,7 +78,7 @@ def test_half_a_character_at_the_end_is_cut_off(data):
     assert data.startswith(short)
     assert len(data) - len(short) <= 3
     if short != data:
-        with pytest.raises(UnicodeDecodeError, match="unexpected end of data"):
+        with pytest.raises(UnicodeDecodeError):
             data[len(short) :].decode()
     for text in TEXTS:
         assert whole(text.encode()) == text.encode()
@@ -197,7 +197,8 @@ def test_a_stretch_ends_where_no_token_reaches_across():
     cases = (
         (b"a" * SHORTEST + b" b", SHORTEST),
         (b"a" * SHORTEST + b"  b", 0),  # which of the two spaces goes with the word is the tokenizer's affair
-        (b"a" * SHORTEST + b"\n\nb", SHORTEST + 2),
+        (b"a" * SHORTEST + b"\nb", SHORTEST + 1),
+        (b"a" * SHORTEST + b"\n\nb", 0),  # nor which of two ends of lines
         (b"a" * SHORTEST + b"\n b", 0),
         (b"a" * SHORTEST + b" ", 0),
         (b"a" * LONGEST + b" b", LONGEST),
