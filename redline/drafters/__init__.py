@@ -10,6 +10,7 @@ from redline.drafters.ngram import Ngram
 from redline.drafters.recycle import Recycle
 from redline.drafters.replay import Replay
 from redline.drafters.suffix import Suffix
+from redline.drafters.translate import Translated
 
 DRAFTERS = {
     "ngram": Ngram,
@@ -18,6 +19,7 @@ DRAFTERS = {
     "forced": Forced,
     "early_exit": EarlyExit,
     "model": ModelDrafter,
+    "translate": Translated,
     "compose": Compose,
     "replay": Replay,
 }
@@ -35,4 +37,5 @@ __all__ = [
     "Recycle",
     "Replay",
     "Suffix",
+    "Translated",
 ]

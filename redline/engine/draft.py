@@ -9,10 +9,10 @@ from typing import TypeAlias
 
 from redline import backends, models
 from redline.backends import Opening
-from redline.core.errors import OptionError, RedlineError, UnknownName, unknown
+from redline.core.errors import OptionError, RedlineError, UnknownName, VocabularyError, unknown
 from redline.core.ports import Backend, Drafter
 from redline.core.sampling import Sampling
-from redline.drafters import Compose, Corpus, Folder, ModelDrafter, Suffix, registry
+from redline.drafters import Compose, Corpus, Folder, ModelDrafter, Suffix, Translated, registry
 from redline.drafters.compose import WAYS
 
 NONE = "none"
@@ -121,10 +121,17 @@ class Drafting:
             opened.append(part)
         if not isinstance(part, Backend):
             return part
-        drafter = ModelDrafter(part, target, self.sampling, keep)
+        drafter = self._of_model(part, target, keep)
         if ours:
             opened[-1] = drafter  # which closes its model after its caches
         return drafter
+
+    def _of_model(self, model: Backend, target: Backend, keep: int) -> Drafter:
+        try:
+            return ModelDrafter(model, target, self.sampling, keep)
+        except VocabularyError as error:
+            _log.warning("%s guesses by way of the text: %s", model.name, error.message)
+            return Translated(model, target, self.sampling, keep)
 
     def _suffix(self, target: Backend) -> Suffix:
         if self.memory is False:

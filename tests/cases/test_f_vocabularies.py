@@ -8,6 +8,7 @@ from setups import tiny, write
 from redline.core.errors import VocabularyError
 from redline.core.sampling import Sampling
 from redline.drafters import ModelDrafter
+from redline.drafters.translate import Translated
 from redline.testing import ToyBackend, ToyTokenizer
 
 
@@ -88,6 +89,41 @@ def test_30_a_permuted_vocabulary_is_refused_by_its_first_difference():
     with pytest.raises(VocabularyError, match="token 3 is 'd' and 'e'") as error:
         ModelDrafter(tiny(tokenizer=ToyTokenizer(swapped)), tiny())
     assert error.value.hint
+
+
+@pytest.mark.parametrize("way", ["reencode", "intersect"])
+@pytest.mark.parametrize("sampling", [Sampling(), HOT], ids=["greedy", "sampled"])
+def test_30_a_permuted_vocabulary_is_translated(way, sampling):
+    """The same model under other ids: refused by ModelDrafter above, and always right here."""
+    order = [11, 3, 7, 0, 5, 1, 9, 2, 10, 4, 8, 6]  # by the draft's id, the target's
+    same, plain = tiny(order=3), write(tiny(order=3), [1, 2], sampling=sampling).tokens
+
+    def row(state):
+        return same._hashed(tuple(order[token] for token in state))[order]
+
+    letters = ToyTokenizer([chr(97 + token).encode() for token in order])
+    backend = tiny(order=3, logits=row, tokenizer=letters)
+    result = write(tiny(order=3), [1, 2], Translated(backend, tiny(), way=way), sampling=sampling)
+    assert result.tokens == plain
+    assert result.metrics.proposed
+    if way == "intersect" or not sampling.temperature:
+        assert result.metrics.acceptance == 1.0
+
+
+@pytest.mark.parametrize("way", ["reencode", "intersect"])
+@pytest.mark.parametrize("sampling", [Sampling(), HOT], ids=["greedy", "sampled"])
+def test_30_specials_that_differ_are_translated(way, sampling):
+    """By their labels, wherever they stand; an end is an end; what only one of them has is no guess."""
+    target = Special(12, {9: "<s>", 10: "</s>", 11: "<tool>"}, ends=[10])
+    draft = Special(12, {8: "</s>", 9: "<pad>", 10: "<s>", 11: "<eot>"}, ends=[8, 11])
+    plain = write(tiny(tokenizer=target), [9, 1, 11], sampling=sampling, limits=60)
+    drafter = Translated(tiny(tokenizer=draft), tiny(tokenizer=target), way=way)
+    result = write(tiny(tokenizer=target), [9, 1, 11], drafter, sampling=sampling, limits=60)
+    assert (result.tokens, result.finish) == (plain.tokens, plain.finish)
+    guessed = {token for step in result.steps for token in step.proposed}
+    assert guessed
+    assert guessed <= {*range(8), 9, 10}
+    assert not any(step.fault for step in result.steps)
 
 
 def test_30_specials_that_differ_are_named(caplog):

@@ -8,7 +8,7 @@ from redline.core.errors import OptionError, RedlineError, UnknownName
 from redline.core.sampling import Sampling
 from redline.core.stop import Limits
 from redline.core.verify import RULES
-from redline.drafters import Forced, ModelDrafter, Ngram, Recycle, Suffix, registry
+from redline.drafters import Forced, ModelDrafter, Ngram, Recycle, Suffix, Translated, registry
 from redline.engine import Engine, generate
 from redline.engine.load import load
 from redline.testing import ToyBackend, ToyTokenizer
@@ -172,7 +172,7 @@ def test_a_target_opened_for_nothing_is_closed(opened, monkeypatch):
     closed = []
     monkeypatch.setattr(ToyBackend, "close", lambda self: closed.append(self.name))
     with pytest.raises(RedlineError):
-        load("big", ToyBackend(tokenizer=ToyTokenizer([b"?"] * 16)))
+        load("big", ToyBackend(rollback="none"))
     assert len(closed) == 1
 
 
@@ -277,3 +277,13 @@ def test_answers_are_remembered_where_they_change_no_text(opened, tmp_path):
     assert (tmp_path / "kept").is_dir()
     with pytest.raises(OptionError, match="Only suffix keeps answers"):
         load(ToyBackend(), "ngram", memory=tmp_path)
+
+
+def test_a_model_of_another_vocabulary_guesses_by_way_of_the_text(caplog):
+    reverse = ToyTokenizer([chr(112 - i).encode() for i in range(16)])
+    engine = load(ToyBackend(), ToyBackend(seed=3, tokenizer=reverse))
+    assert isinstance(engine.drafter, Translated)
+    assert "guesses by way of the text: Target and drafter have different vocabularies" in caplog.text
+    result = generate(engine, [1, 2], limits=Limits(20))
+    assert result.tokens == generate(Engine(engine.target), [1, 2], limits=Limits(20)).tokens
+    assert result.metrics.proposed > 0
