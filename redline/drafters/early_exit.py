@@ -58,7 +58,7 @@ class EarlyExit:
     Args:
         target: The model whose text comes out; one that implements `ports.Exits`.
         layers: After how many layers to leave. Left out, all but the last one, which was the least slow on
-            two models that were not trained for it; `redline tune` measures which is best for a model.
+            two models that were not trained for it.
 
     Raises:
         OptionError: The target cannot be left early, or not there.
