@@ -176,16 +176,16 @@ def test_the_mass_of_tokens_that_mean_the_same_is_added():
 
 def test_work_on_a_text_that_grows_is_in_proportion_to_what_is_new(monkeypatch):
     tokenizer = Named(BYTES)
-    for text in (b"some words of a line\nthat ends " * 300, b"x" * 9000, "天".encode() * 3000):
+    for text in (b"some words of a line\nthat ends " * 70, b"x" * 2200, "天".encode() * 700):
         words, spelled = lexicon(tokenizer, tokenizer), []
         inner = words.draft.spell
         monkeypatch.setattr(
             words.draft, "spell", lambda data, inner=inner, to=spelled: (to.append(len(data)), inner(data))[1]
         )
         found = Transcript(words)
-        found.read(list(text[:8000]))
-        assert sum(spelled) == 8000
-        for end in range(8001, 8600):
+        found.read(list(text[:2000]))
+        assert sum(spelled) == 2000
+        for end in range(2001, 2080):
             spelled.clear()
             found.read(list(text[:end]))
             assert sum(spelled) <= 2 * LONGEST
