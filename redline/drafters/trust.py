@@ -8,7 +8,7 @@ from redline.core.errors import OptionError
 from redline.core.topology import ROOT
 from redline.core.types import Draft, Verdict
 
-DOUBT = 0.25
+DOUBT = 0.15
 """Guess on while all guesses together are at least so probable. A look-up costs nothing but a row of the
 target's pass, so that it may be less probable than what a model has to say."""
 
