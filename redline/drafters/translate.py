@@ -104,7 +104,7 @@ class Translated:
                 f"{backend.name} cannot forget refused guesses, so it cannot draft.",
                 "Draft with a model whose cache can be cut at any place, or with ngram.",
             )
-        self.name = backend.name
+        self.name, self.draws = backend.name, way != "reencode"
         self._backend, self._target, self._sampling, self._way = backend, target, sampling, way
         self._pool = Pool(backend, keep)
         self._texts: dict[int, Text] = {}

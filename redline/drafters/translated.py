@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from redline.core.dist import Dist
 from redline.core.errors import VocabularyError
 from redline.core.ports import Constraint, Scene
-from redline.core.sampling import Sampling, distribution
+from redline.core.sampling import Sampling, adjusted, distribution
 from redline.core.types import Draft, History
 from redline.drafters.spelling import Lexicon
 from redline.drafters.transcript import Transcript
@@ -47,6 +47,7 @@ class Drawn:
         self.tokens: list[int] = []
         self._dists: list[Dist] = []
         self._trust: list[float] = []
+        self._survival = 1.0
 
     def add(self, row: NDArray[np.float32]) -> int | None:
         """One more guess.
@@ -66,9 +67,10 @@ class Drawn:
         token = self._scene.chance.pick(q, at=len(self.tokens))
         self.tokens.append(token)
         self._dists.append(q)
-        self._trust.append(probability(row, logits.max()))
+        self._trust.append(probability(row, logits[token]))
+        self._survival *= probability(row, logits.max())
         ended = token in self._lexicon.target.tokenizer.ends
-        doubts = math.prod(self._trust) < self._scene.budget.confidence
+        doubts = self._survival < self._scene.budget.confidence
         if ended or doubts or len(self.tokens) == self._depth:
             return None
         self._state = self._state.after(token) if self._state else None
@@ -167,10 +169,7 @@ def law(
     allowed: NDArray[np.bool_] | None = None,
 ) -> Dist | None:
     """As `distribution`; None where bias and constraint leave no token that the draft model has."""
-    left = logits if allowed is None else np.where(allowed, logits, -np.inf)
-    if barred := [token for token, bias in sampling.bias.items() if bias == -np.inf]:
-        left = left.copy()
-        left[barred] = -np.inf
+    left = adjusted(logits, sampling, history, allowed)
     return None if left.max() == -np.inf else distribution(logits, sampling, history, allowed)
 
 

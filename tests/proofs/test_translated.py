@@ -147,9 +147,11 @@ def test_certain_guesses_that_are_called_drawn_are_caught(monkeypatch):
         return Draft.chain(made.tokens, source, [Dist.of(np.ones(3))] * len(made))
 
     monkeypatch.setattr(Written, "draft", boast)
+    who = drafter("reencode")
+    who.draws = True  # else the engine catches it
     for rule in (Rejection(), Block(), Tree()):
-        assert error(drafter("reencode"), rule, WARM) > CAUGHT
-    assert error(drafter("reencode"), Matching(), WARM) < EXACT  # which does not read q
+        assert error(who, rule, WARM) > CAUGHT
+    assert error(who, Matching(), WARM) < EXACT  # which does not read q
 
 
 def test_a_q_that_was_not_drawn_from_is_caught(monkeypatch):
