@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from redline.backends.pool import Pool, shared_prefix
+from redline.backends.pool import shared_prefix
 from redline.core.dist import Dist
-from redline.core.errors import OptionError
 from redline.core.legal import any_left
 from redline.core.ports import Backend, Chunk, Constraint, Scene
 from redline.core.sampling import Sampling, adjusted, distribution
 from redline.core.types import Draft, Verdict
 from redline.drafters.breadth import Tree, broaden
+from redline.drafters.readings import Readings
 from redline.drafters.siblings import Odds
 from redline.drafters.text import Text
 from redline.drafters.vocabulary import below, check_vocabulary, guessable
@@ -96,17 +95,11 @@ class ModelDrafter:
         self, backend: Backend, target: Backend, sampling: Sampling | None = None, keep: int = 1
     ) -> None:
         check_vocabulary(target.tokenizer, backend.tokenizer)
-        if backend.traits.rollback != "truncate":
-            raise OptionError(
-                f"{backend.name} cannot forget refused guesses, so it cannot draft.",
-                "Draft with a model whose cache can be cut at any place, or with ngram.",
-            )
         self.name = backend.name
         self._backend, self._sampling = backend, sampling
         self._width = min(backend.traits.vocab_size, target.traits.vocab_size)
         self._looks_up = backend.traits.row_invariant
-        self._pool = Pool(backend, keep)
-        self._texts: dict[int, Text] = {}
+        self._texts = Readings[Text](backend, keep)
 
     @property
     def backend(self) -> Backend:
@@ -114,7 +107,7 @@ class ModelDrafter:
         return self._backend
 
     def start(self, key: int, tokens: Sequence[int]) -> None:
-        cache = self._pool.take(tokens)
+        cache = self._texts.take(tokens)
         self._texts[key] = Text(cache, list(tokens[: cache.length]), cache.length)
 
     def read(self, key: int, tokens: Sequence[int]) -> None:
@@ -123,13 +116,13 @@ class ModelDrafter:
             text.index.read(tokens)
         unread = list(tokens[text.cache.length : self._backend.traits.context])
         if unread and max(unread) < self._backend.traits.vocab_size:
-            with self._guarded([key]):
+            with self._texts.guarded([key]):
                 self._backend.extend([Chunk(text.cache, unread, "none")])
             text.read += unread
             text.agreed = len(text.read)
 
     def propose(self, scenes: Sequence[Scene]) -> list[Draft]:
-        with self._guarded([scene.key for scene in scenes]):
+        with self._texts.guarded([scene.key for scene in scenes]):
             guesses = [broaden(self._open(scene), self._backend) for scene in scenes]
             while growing := [guess for guess in guesses if guess.grows]:
                 rows = self._backend.extend([self._chunk(guess) for guess in growing])
@@ -144,26 +137,11 @@ class ModelDrafter:
         """The next scene's history says it all."""
 
     def stop(self, key: int) -> None:
-        if text := self._texts.pop(key, None):
-            self._pool.give(text.cache, text.read)
+        self._texts.give(key)
 
     def close(self) -> None:
         """Free caches and model."""
-        for key in list(self._texts):
-            self.stop(key)
-        self._pool.close()
-        self._backend.close()
-
-    @contextmanager
-    def _guarded(self, keys: Sequence[int]) -> Iterator[None]:
-        """Forget these texts if a pass is cut short: it leaves caches that nobody can trust."""
-        try:
-            yield
-        except BaseException:
-            for key in keys:
-                if text := self._texts.pop(key, None):
-                    text.cache.close()
-            raise
+        self._texts.close()
 
     def _open(self, scene: Scene) -> Guess:
         """Forget the guesses that were refused and line up what the text has gained since."""

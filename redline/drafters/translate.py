@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, TypeAlias
 
-from redline.backends.pool import Pool, shared_prefix
+from redline.backends.pool import shared_prefix
 from redline.core.errors import OptionError
 from redline.core.ports import Backend, Cache, Chunk, Scene
 from redline.core.sampling import Sampling
 from redline.core.types import Draft, Verdict
+from redline.drafters.readings import Readings
 from redline.drafters.spelling import Lexicon
 from redline.drafters.transcript import Transcript
 from redline.drafters.translated import Drawn, Written
@@ -99,15 +99,9 @@ class Translated:
     ) -> None:
         if way not in ("auto", "intersect", "reencode"):
             raise OptionError(f"There is no way {way!r} to translate.", "Take auto, intersect or reencode.")
-        if backend.traits.rollback != "truncate":
-            raise OptionError(
-                f"{backend.name} cannot forget refused guesses, so it cannot draft.",
-                "Draft with a model whose cache can be cut at any place, or with ngram.",
-            )
         self.name, self.draws = backend.name, way != "reencode"
         self._backend, self._target, self._sampling, self._way = backend, target, sampling, way
-        self._pool = Pool(backend, keep)
-        self._texts: dict[int, Text] = {}
+        self._texts = Readings[Text](backend, keep)
 
     @property
     def backend(self) -> Backend:
@@ -124,7 +118,7 @@ class Translated:
         transcript = Transcript(self.lexicon)
         transcript.read(tokens)
         own = transcript.tokens
-        cache = self._pool.take(own)
+        cache = self._texts.take(own)
         self._texts[key] = Text(cache, transcript, len(own), own[: cache.length])
 
     def read(self, key: int, tokens: Sequence[int]) -> None:
@@ -133,12 +127,12 @@ class Translated:
         part = len(tokens) / max(1, text.transcript.known)
         end = min(int(part * text.transcript.settled), self._backend.traits.context)
         if unread := text.transcript.tokens[len(text.read) : end]:
-            with self._guarded([key]):
+            with self._texts.guarded([key]):
                 self._backend.extend([Chunk(text.cache, unread, "none")])
             text.read += unread
 
     def propose(self, scenes: Sequence[Scene]) -> list[Draft]:
-        with self._guarded([scene.key for scene in scenes]):
+        with self._texts.guarded([scene.key for scene in scenes]):
             jobs = [self._open(scene) for scene in scenes]
             while growing := [job for job in jobs if job.unread]:
                 rows = self._backend.extend([Chunk(job.text.cache, job.unread, "last") for job in growing])
@@ -153,26 +147,11 @@ class Translated:
         """The next scene's history says it all."""
 
     def stop(self, key: int) -> None:
-        if text := self._texts.pop(key, None):
-            self._pool.give(text.cache, text.read)
+        self._texts.give(key)
 
     def close(self) -> None:
         """Free caches and model."""
-        for key in list(self._texts):
-            self.stop(key)
-        self._pool.close()
-        self._backend.close()
-
-    @contextmanager
-    def _guarded(self, keys: Sequence[int]) -> Iterator[None]:
-        """Forget these texts if a pass is cut short: it leaves caches that nobody can trust."""
-        try:
-            yield
-        except BaseException:
-            for key in keys:
-                if text := self._texts.pop(key, None):
-                    text.cache.close()
-            raise
+        self._texts.close()
 
     def _open(self, scene: Scene) -> Job:
         """Take in what the text has gained since, and forget what did not become text."""

@@ -38,7 +38,7 @@ class Forgetful(ModelDrafter):
     def propose(self, scenes):
         for scene in scenes:
             self.stop(scene.key)
-            self._pool.close()
+            self._texts._pool.close()
             self.start(scene.key, scene.history.tokens)
         return super().propose(scenes)
 

@@ -241,7 +241,7 @@ def test_ctrl_c_in_a_pass_of_the_draft_model_leaves_no_cache_that_nobody_can_tru
     with pytest.raises(KeyboardInterrupt):
         generate_many(engine, PROMPTS, limits=Limits(20))
     assert (engine.live, target.opened) == ({}, 0)
-    kept = drafter._pool._idle  # of texts whose prompts were still being read
+    kept = drafter._texts._pool._idle  # of texts whose prompts were still being read
     assert backend.opened == len(kept)
     assert all(cache.length == len(tokens) for cache, tokens in kept)
     for result, prompt in zip(generate_many(engine, PROMPTS, limits=Limits(20)), PROMPTS, strict=True):
@@ -260,7 +260,7 @@ def test_a_failed_pass_of_the_draft_model_costs_guesses_at_most(at):
     # The text whose prompt was being read is left alone; a failed guess is made again.
     assert set(faults) <= {"RuntimeError: the pass failed"}
     assert len({step.key for result in results for step in result.steps if step.fault}) <= 1
-    kept = drafter._pool._idle
+    kept = drafter._texts._pool._idle
     assert backend.opened == len(kept)
     assert all(cache.length == len(tokens) for cache, tokens in kept)
 
