@@ -2,8 +2,8 @@
 
 Run: python benchmarks/schemas.py [--model NAME] [--tokens N] [--depth N] [--json FILE]
 
-Every text is written greedily under its schema: plainly, with the tokens that the schema forces, and with
-these and copies of earlier text where nothing is forced. All must be the same text.
+Every text is written greedily under its schema: plainly, with the tokens that the schema forces, and with all
+that costs nothing (`--draft auto`). All must be the same text.
 """
 
 import argparse
@@ -17,22 +17,11 @@ from redline.bench.machine import commit, machine, versions
 from redline.core.metrics import fold
 from redline.core.pace import Fixed
 from redline.core.stop import Limits
-from redline.drafters import Ngram
-from redline.drafters.forced import Forced
+from redline.drafters import Compose, Forced, Suffix
 from redline.engine import Engine, generate
 from redline.grammar import schema
 
 FILE = Path(__file__).parents[1] / "tests" / "grammar" / "schemas.jsonl"
-
-
-class ForcedElseNgram(Ngram):
-    """What must come; where there is a choice, a copy."""
-
-    name = "forced, ngram"
-
-    def propose(self, scenes):
-        must = Forced().propose(scenes)
-        return [a if len(a) else b for a, b in zip(must, super().propose(scenes), strict=True)]
 
 
 def main() -> int:
@@ -43,7 +32,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     target = backends.open(models.find(args.model))
-    drafters = {"plain": None, "forced": Forced(), "forced, ngram": ForcedElseNgram()}
+    drafters = {"plain": None, "forced": Forced(), "auto": Compose([Forced(), Suffix()])}
     engines = {arm: Engine(target, each, pace=lambda: Fixed(args.depth)) for arm, each in drafters.items()}
     steps = {arm: [] for arm in engines}
     trials, same = [], True
