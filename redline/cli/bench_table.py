@@ -9,7 +9,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from redline.cli.render import time_split
+from redline.cli.render import by_source, time_split
 
 COLUMNS = ("plain ms", "ms", "speed-up", "95 %", "median", "10–90 %", "step", "kept")
 
@@ -25,6 +25,8 @@ def show(document: Mapping[str, Any]) -> None:
         if every.get("speedup_geomean"):
             console.print(f"geometric mean of the kinds: {every['speedup_geomean']:.2f}×")
         console.print(time_split(every["metrics"]["share"]))
+        if sources := by_source(every["metrics"].get("sources", {})):
+            console.print(sources, soft_wrap=True)
         if every["past_end"]:
             share = f"{every['past_end']} of {every['metrics']['tokens']} tokens"
             console.print(f"{share} stand behind the model's own end; see --stop-at-end", soft_wrap=True)

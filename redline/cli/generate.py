@@ -15,7 +15,7 @@ from redline import models
 from redline.bench import describe
 from redline.cli import options
 from redline.cli.reading import read_constraint, read_prompt
-from redline.cli.render import legend, redlined
+from redline.cli.render import by_source, legend, redlined
 from redline.core.errors import OptionError
 from redline.core.pace import choose_pace
 from redline.core.ports import Constraint
@@ -155,7 +155,8 @@ def generate(
     if as_json:
         typer.echo(json.dumps(_document(result, about, same), ensure_ascii=False))
     else:
-        notes.print(f"{summary(result)}\n{running(engine)}", style="dim", markup=False, soft_wrap=True)
+        lines = [summary(result), by_source(result.metrics.to_json()["sources"]), running(engine)]
+        notes.print("\n".join(filter(None, lines)), style="dim", markup=False, soft_wrap=True)
     if inexact and engine.repeats_plain(sampling):
         widths = ", ".join(map(str, inexact))
         notes.print(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -45,6 +46,21 @@ def legend(console: Console) -> None:
 def time_split(share: Mapping[str, float]) -> str:
     """Where the time went, in one line."""
     return "time: " + " · ".join(f"{part} {value:.0%}" for part, value in share.items())
+
+
+def by_source(sources: Mapping[str, Mapping[str, Any]]) -> str:
+    """Who guessed how much and how long it took, in one line; "" where one drafter was alone.
+
+    Args:
+        sources: As in `Metrics.to_json`.
+    """
+    if len(sources) < 2:
+        return ""
+    parts = [
+        f"{name} {each['accepted']} of {each['proposed']} kept, {1e3 * each['seconds']:.0f} ms"
+        for name, each in sources.items()
+    ]
+    return "guesses: " + " · ".join(parts)
 
 
 def _bracketed(text: str, brackets: str, console: Console) -> str:

@@ -164,21 +164,20 @@ def _parse(draft: str | Path | Backend | Drafter | None, backend: str | None) ->
     """The way to compose, and what."""
     if draft is None or draft == NONE:
         return "best", []
-    if not isinstance(draft, str | Path):
-        return "best", [draft]
-    if draft == "auto":
-        return "best", [Named(name) for name in AUTO]
-    try:  # a path may have any character in it
-        return "best", [_find(draft, backend)]
-    except UnknownName:
-        if isinstance(draft, Path):
-            raise
-        way, colon, rest = draft.partition(":")
-        how, names = (way, rest) if colon and way in WAYS else ("best", draft)
-        parts = [part for name in names.split("+") for part in (AUTO if name == "auto" else [name])]
-        if parts == [draft]:
-            raise
-        return how, [_find(part, backend) for part in dict.fromkeys(parts)]
+    if not isinstance(draft, str):
+        return "best", [_find(draft, backend) if isinstance(draft, Path) else draft]
+    way, colon, rest = draft.partition(":")
+    how, names = (way, rest) if colon and way in WAYS else ("best", draft)
+    parts = list(
+        dict.fromkeys(part for name in names.split("+") for part in (AUTO if name == "auto" else [name]))
+    )
+    if not set(parts) <= set(registry.names()):
+        try:  # the name of a model or its path may have any character in it
+            return "best", [_find(draft, backend)]
+        except UnknownName:
+            if parts == [draft]:
+                raise
+    return how, [_find(part, backend) for part in parts]
 
 
 def _find(name: str | Path, backend: str | None) -> Named | str | Path:

@@ -34,3 +34,11 @@ def test_what_was_written_is_guessed_the_next_time(redline, tmp_path):
     refused = redline("generate", "abcab", "--model", "big", "--raw", "--draft", "ngram", *options[5:])
     assert refused.status == 1
     assert "Only suffix keeps answers" in refused.err
+
+
+def test_who_guessed_is_said_where_several_did(redline):
+    several = redline("generate", "abcabcabc", "--model", "big", "--raw", "--draft", "suffix+recycle")
+    assert "guesses: recycle " in several.err
+    assert "suffix " in several.err.split("guesses: ")[1]
+    alone = redline("generate", "abcabcabc", "--model", "big", "--raw", "--draft", "ngram")
+    assert "guesses: " not in alone.err

@@ -2,10 +2,11 @@
 
 import pytest
 
+from redline.core.pace import Fixed
 from redline.core.sampling import Sampling
 from redline.core.stop import Limits
 from redline.core.verify import RULES
-from redline.drafters import ModelDrafter, Ngram
+from redline.drafters import Compose, Corpus, EarlyExit, ModelDrafter, Ngram, Recycle, Suffix
 from redline.engine import Engine, generate, generate_many
 
 pytestmark = pytest.mark.model
@@ -50,7 +51,20 @@ PROMPTS = [
 
 @pytest.fixture(scope="module")
 def engines(smollm2):
-    return {"none": Engine(smollm2, keep=0), "ngram": Engine(smollm2, Ngram(), keep=0)}
+    drafters = {
+        "none": None,
+        "ngram": Ngram(),
+        "suffix": Suffix(Corpus()),
+        "recycle": Recycle(),
+        "early_exit": EarlyExit(smollm2, 20),
+        "best": Compose([Suffix(), Recycle(), EarlyExit(smollm2, 29)]),
+        "merge": Compose([Suffix(), Ngram(), Recycle()], "merge"),
+        "breadth": ModelDrafter(smollm2, smollm2, Sampling(temperature=1.5)),
+    }
+    return {
+        name: Engine(smollm2, drafter, keep=0, pace=lambda: Fixed(4, nodes=7))
+        for name, drafter in drafters.items()
+    }
 
 
 def test_the_prompts_are_of_all_kinds(smollm2):
@@ -61,14 +75,22 @@ def test_the_prompts_are_of_all_kinds(smollm2):
 
 
 @pytest.mark.parametrize("index", range(len(PROMPTS)))
-def test_ngram_writes_what_plain_decoding_writes(engines, index):
+def test_every_drafter_writes_what_plain_decoding_writes(engines, index):
     for sampling in (Sampling(), SEEDED):
-        drafted, plain = (
-            generate(engines[name], PROMPTS[index], sampling, Limits(20), seed=7)
-            for name in ("ngram", "none")
+        plain, *drafted = (
+            generate(engine, PROMPTS[index], sampling, Limits(20), seed=7 + index)
+            for engine in engines.values()
         )
-        assert drafted.tokens == plain.tokens
-        assert drafted.text == plain.text
+        for result in drafted:
+            assert result.tokens == plain.tokens
+            assert result.text == plain.text
+            assert not result.steps[-1].fault
+
+
+def test_every_drafter_had_something_to_say(engines):
+    for name, engine in list(engines.items())[1:]:
+        results = [generate(engine, PROMPTS[i], limits=Limits(40), seed=7) for i in (5, 10, 17)]
+        assert sum(result.metrics.accepted for result in results) > 0, name
 
 
 def test_a_batch_of_eight_writes_what_each_text_alone_writes(engines):
