@@ -22,8 +22,8 @@ from redline.core.sampling import Sampling
 from redline.core.stop import Limits
 from redline.core.verify import Block, Greedy, Matching, Rejection
 from redline.drafters import ModelDrafter, model, vocabulary
+from redline.drafters import guard as guard_module
 from redline.drafters.forced import Forced
-from redline.engine import guard as guard_module
 from redline.engine import live as live_module
 from redline.grammar import after_marker
 from redline.testing import Automaton, ToyBackend, ToyTokenizer
