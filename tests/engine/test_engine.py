@@ -249,6 +249,19 @@ def test_ctrl_c_in_a_pass_of_the_draft_model_leaves_no_cache_that_nobody_can_tru
         assert result.metrics.acceptance == 1.0
 
 
+def test_ctrl_c_as_a_drafter_begins_leaves_nothing():
+    class Interrupted(Says):
+        def start(self, key, tokens):
+            raise KeyboardInterrupt
+
+    target, drafter = Toy(), Interrupted()
+    engine = Engine(target, drafter, keep=0)
+    with pytest.raises(KeyboardInterrupt):
+        engine.submit([1, 2])
+    assert (engine.live, target.opened) == ({}, 0)
+    assert [told[0] for told in drafter.told] == ["stop"]
+
+
 @pytest.mark.parametrize("at", range(6))
 def test_a_failed_pass_of_the_draft_model_costs_guesses_at_most(at):
     target, backend = Toy(), Toy(fail_at=at)
