@@ -23,6 +23,8 @@ from redline.drafters.vocabulary import below, check_vocabulary, guessable
 
 AHEAD = 2
 """Tokens that are looked up and read along: a pass over three rows takes a tenth longer than one over one."""
+FAR = 8
+"""So many at most, where all of the last ones were right: a pass over nine takes the time of three."""
 
 
 @dataclass(slots=True)
@@ -176,12 +178,13 @@ class ModelDrafter:
 
         Only where rows keep their bits: then it changes no guess, only how many passes they take.
         """
-        count = min(AHEAD, guess.depth - len(guess.tokens) - 1)
+        text = guess.text
+        count = min(max(AHEAD, min(text.copied, FAR)), guess.depth - len(guess.tokens) - 1)
         # What is read with a copy gets logits for every row: of a long text that would be many.
         if count <= 0 or len(guess.unread) > AHEAD or not self._looks_up:
             return []
-        guess.text.index.read(guess.scene.history.tokens)
-        return guess.text.index.copy(count, guess.tokens)
+        text.index.read(guess.scene.history.tokens)
+        return text.index.copy(count, guess.tokens)
 
     def _grow(self, guess: Guess, rows: NDArray[np.float32]) -> None:
         """Draw a guess from a row, and from the next one too where the copy said the same.
@@ -190,15 +193,16 @@ class ModelDrafter:
             guess: What there is.
             rows: Logits after the last unread token and after every copied one, (copied + 1, vocabulary).
         """
-        cache, read = guess.text.cache, guess.text.read
-        read += guess.unread
+        text, cache = guess.text, guess.text.cache
+        text.read += guess.unread
         for at, row in enumerate(rows):
             self._draw(guess, row)
             guess.unread = guess.tokens[-1:]
             if len(guess.tokens) == guess.depth or guess.copied[at : at + 1] != guess.unread:
                 cache.rewind(cache.length - len(guess.copied) + at)
+                text.copied = 2 * at if at == len(guess.copied) else at
                 return
-            read += guess.unread
+            text.read += guess.unread
 
     def _draw(self, guess: Guess, logits: NDArray[np.float32]) -> None:
         """One more guess, the last one if the model does not trust in all of them."""

@@ -18,6 +18,7 @@ class Text:
         agreed: How many of them are known to be the text's.
         lost: The text has a token that the draft model does not know.
         index: Where to look up what may follow.
+        copied: How many of the last ones looked up were right, twice that if all were.
     """
 
     cache: Cache
@@ -25,3 +26,4 @@ class Text:
     agreed: int = 0
     lost: bool = False
     index: Index = field(default_factory=lambda: Index(2, 5))
+    copied: int = 0

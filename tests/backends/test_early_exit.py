@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from matrix import EXACT, SAMPLINGS
 
 from redline.core.chance import Keyed
 from redline.core.errors import OptionError, RewindError
@@ -18,22 +19,8 @@ from redline.drafters.early_exit import EarlyExit
 from redline.engine import Engine, generate, generate_many
 from redline.testing import DrafterContract, ToyBackend
 
-EXACT = [rule for rule in RULES.values() if rule.exact]
 PROMPTS = [[1, 2, 3, 1, 2], [4], [5] * 30 + [6], [0, 7, 3]]
 TOKENS = 14
-SAMPLINGS = {
-    "greedy": Sampling(),
-    "sampled": Sampling(temperature=0.9, top_p=0.95),
-    "penalised": Sampling(
-        temperature=0.7,
-        top_k=5,
-        repetition_penalty=1.2,
-        presence_penalty=0.3,
-        frequency_penalty=0.2,
-        penalty_window=9,
-        bias={3: 0.5, 6: -1.0},
-    ),
-}
 
 
 class Alone(EarlyExit):

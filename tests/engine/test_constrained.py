@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from matrix import EXACT, SAMPLINGS
 
 from redline.core.dist import Dist
 from redline.core.errors import OptionError
@@ -20,15 +21,7 @@ from redline.grammar import after_marker
 from redline.testing import Automaton, DrafterContract, ToyBackend, ToyTokenizer
 
 SIZE = 8
-EXACT = [rule for rule in RULES.values() if rule.exact]
 PROMPTS = [[1, 2, 3, 1, 2], [4], [5, 5, 5, 5], [0, 7, 3]]
-SAMPLINGS = {
-    "greedy": Sampling(),
-    "sampled": Sampling(temperature=0.9, top_p=0.95),
-    "penalised": Sampling(
-        temperature=0.7, repetition_penalty=1.2, frequency_penalty=0.3, bias={3: 0.5, 6: -2.0}
-    ),
-}
 
 
 def target(ends=(), **options):

@@ -3,6 +3,7 @@
 from functools import partial
 
 import pytest
+from matrix import EXACT, SAMPLINGS
 
 from redline.core.pace import Fixed
 from redline.core.sampling import Sampling
@@ -14,21 +15,7 @@ from redline.engine import Engine, generate_many
 from redline.testing import ToyBackend
 
 TOKENS = 24
-EXACT = [rule for rule in RULES.values() if rule.exact]
 PROMPTS = [[1, 2, 3, 1, 2], [4], [5, 5, 5, 5, 5, 5, 6], [0, 7, 3]]
-SAMPLINGS = {
-    "greedy": Sampling(),
-    "sampled": Sampling(temperature=0.9, top_p=0.95),
-    "penalised": Sampling(
-        temperature=0.7,
-        top_k=5,
-        repetition_penalty=1.2,
-        presence_penalty=0.3,
-        frequency_penalty=0.2,
-        penalty_window=9,
-        bias={3: 0.5, 6: -1.0},
-    ),
-}
 
 
 def target(rollback="truncate"):

@@ -1,7 +1,8 @@
 """The matrix again, with draft models that have another vocabulary."""
 
 import pytest
-from test_matrix import EXACT, PROMPTS, SAMPLINGS, decode, plain, target
+from matrix import EXACT, SAMPLINGS
+from test_matrix import PROMPTS, decode, plain, target
 
 from redline.core.sampling import Sampling
 from redline.core.verify import RULES
