@@ -16,9 +16,9 @@ from redline.drafters.guard import Guard
 from redline.drafters.merge import likeliest, merge
 from redline.drafters.trust import Calibration
 
-WORTH = 0.6
-"""A model is not asked where free guesses promise this part of what its own have brought; its passes take the
-time of the rest."""
+SURE = 0.6
+"""A model is asked where free guesses are, on the average, less probable than this to be kept: one that is
+refused costs a row, and the model, where it disagrees with a look-up, is nearly always right."""
 
 BROUGHT = 2.0
 """Kept tokens that a model is believed to bring before it has been asked, and how much a new draft counts."""
@@ -47,9 +47,9 @@ class Compose:
 
     * `first`: the first one, in the order given, that has a guess.
     * `best`: the draft with the most tokens to be expected to stay. Drafters that draw nothing are always
-      asked; one that draws, which takes a model, where they promise less than its guesses have brought, less
-      its own time. What is expected is each drafter's trust in its guesses, corrected by how often such ones
-      were kept.
+      asked; one that draws, which takes a model, where they promise less than its guesses have brought, or
+      too little for their number. What is expected is each drafter's trust in its guesses, corrected by how
+      often such ones were kept.
     * `merge`: all of them, in one tree of the most probable nodes; `best` where trees cannot be checked.
 
     Whether a model is asked, and how many guesses it may make, is decided before it draws, and what it drew
@@ -139,7 +139,8 @@ class Compose:
                 if (promised := sum(self._texts[key].calibration.survival(draft))) > worth[key]:
                     drafts[key], worth[key] = draft, promised
         for i in self._paid:
-            wanting = [s for s in scenes if worth[s.key] < WORTH * self._texts[s.key].brought.get(i, BROUGHT)]
+            bars = {key: self._texts[key].brought.get(i, BROUGHT) for key in drafts}
+            wanting = [s for s in scenes if worth[s.key] < max(bars[s.key], SURE * len(drafts[s.key]))]
             for key, draft in self._ask(i, wanting).items():
                 if len(draft):
                     drafts[key], worth[key] = draft, math.inf

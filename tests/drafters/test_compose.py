@@ -1,5 +1,7 @@
 """Several drafters as one."""
 
+from dataclasses import replace
+
 import pytest
 
 from redline.core.chance import Keyed
@@ -88,6 +90,15 @@ def test_a_model_is_asked_where_free_guesses_promise_too_little():
     assert model.asked == 0
     assert ask(Compose([poor, model])).sources == ("model", "model")
     assert ask(Compose([poor, Says("dumb", draws=True)])).sources == ("poor",)
+
+
+def test_a_model_is_asked_where_many_free_guesses_promise_little_each():
+    model = Says("model", 1, 2, draws=True)
+    long, sure = Says("long", *range(9), trust=(0.9, 0.9, 0.9, 0.5, 0.5, *[1.0] * 4)), Says("sure", 5, 6, 7)
+    assert sum(Calibration().survival(long.draft)) > sum(Calibration().survival(sure.draft)) > BROUGHT
+    deep = replace(scene(), budget=Budget(9, 9))
+    assert ask(Compose([long, model]), deep).sources[0] == "model"
+    assert ask(Compose([sure, model]), deep).sources[0] == "sure"
 
 
 def test_a_model_that_brings_nothing_is_asked_less():
