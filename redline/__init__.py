@@ -2,7 +2,7 @@
 
 Example:
     >>> import redline
-    >>> engine = redline.load("smollm2-135m", draft="ngram")
+    >>> engine = redline.load("smollm2-135m", draft="auto")
     >>> redline.generate(engine, "Once upon a time", limits=redline.Limits(64)).text
 """
 

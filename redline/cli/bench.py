@@ -38,7 +38,9 @@ def bench(
     model: options.Model = models.DEFAULT,
     draft: Annotated[
         list[str] | None,
-        typer.Option("--draft", help="Who guesses: ngram, or a model by name or path; may be repeated."),
+        typer.Option(
+            "--draft", help="Who guesses: auto, a drafter, a model by name or path, or a+b; may be repeated."
+        ),
     ] = None,
     rule: options.Rule = "matching",
     pace: options.Pace = None,
@@ -100,7 +102,7 @@ def bench(
     }
     of_draft = {"draft_backend": draft_backend, "draft_precision": draft_precision}
     make = partial(load, rule=rule, pace=pace, depth=depth, nodes=nodes, keep=0, strict=strict, memory=False)
-    drafted = _engines(make, model, draft or ["ngram"], opening, of_draft)
+    drafted = _engines(make, model, draft or ["auto"], opening, of_draft)
     target, first = drafted[0].target, drafted[0]
     arms = {PLAIN: Engine(target, keep=0)} | {_name(engine): engine for engine in drafted}
     sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)

@@ -37,7 +37,7 @@ SHOWN = {
 
 def demo(
     model: options.Model = models.DEFAULT,
-    draft: options.Draft = "ngram",
+    draft: options.Draft = "auto",
     pace: options.Pace = None,
     depth: options.Depth = None,
     max_tokens: Annotated[int, typer.Option("--max-tokens", min=1, help="Tokens per answer at most.")] = 160,
@@ -45,7 +45,9 @@ def demo(
     """Watch guesses being kept and struck out, and see what that gains on this machine."""
     console, notes = Console(highlight=False, soft_wrap=True), Console(stderr=True, highlight=False)
     known = models.known()
-    missing = [known[name] for name in (model, draft) if name in known and not is_whole(known[name])]
+    missing = [
+        known[name] for name in (model, *draft.split("+")) if name in known and not is_whole(known[name])
+    ]
     if missing:
         size = format_size(sum(each.size_bytes for each in missing))
         names = " and ".join(each.name for each in missing)

@@ -31,7 +31,7 @@ from redline.engine.load import load
 def generate(
     prompt: Annotated[str, typer.Argument(help="The prompt, or - to read it from stdin.")],
     model: options.Model = models.DEFAULT,
-    draft: options.Draft = "ngram",
+    draft: options.Draft = "auto",
     rule: options.Rule = "matching",
     pace: options.Pace = None,
     depth: options.Depth = None,

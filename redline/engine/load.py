@@ -44,8 +44,8 @@ def load(
             drafter; several, joined by "+", are composed: the best of them, unless "first:" or "merge:"
             stands before. "auto" is all that costs nothing: what a constraint forces, and suffix.
         rule: How guesses are judged; see `redline explain rules`.
-        pace: How many guesses to make; see `redline explain paces`. When left out, confidence for a draft
-            model and fixed for the others.
+        pace: How many guesses to make; see `redline explain paces`. When left out, confidence for drafters
+            that say how sure they are, and fixed for the others.
         depth: Where the pace starts; 0 decodes plainly. See `redline.core.pace.DEPTHS`.
         nodes: Guesses a step in all; as many as the depth when left out. More let a draft model guess several
             candidates where it is unsure.

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 GOOD = '{"question_id": 1, "category": "a", "turns": ["x"]}\n'
+NGRAM = ("--draft", "ngram")
 
 
 @pytest.fixture
@@ -27,20 +28,20 @@ def test_arms_are_compared_answer_by_answer(redline, questions, tmp_path):
     assert ran.status == 0
     document = json.loads(out.read_text())
     assert document["settings"]["complete"] is True
-    row = document["arms"]["ngram"]["all"]
+    row = document["arms"]["forced+suffix"]["all"]
     assert (row["answers"], row["identical"]) == (6, 6)
-    assert {t["arm"] for t in document["trials"]} == {"plain", "ngram"}
-    assert [t["arm"] for t in document["trials"]][:4] == ["plain", "ngram", "ngram", "plain"]
+    assert {t["arm"] for t in document["trials"]} == {"plain", "forced+suffix"}
+    assert [t["arm"] for t in document["trials"]][:4] == ["plain", *["forced+suffix"] * 2, "plain"]
     assert row["speedup_low"] <= row["speedup_high"]
     assert "speed-up" in ran.out
     assert {len(t["tokens"]) for t in document["trials"]} == {12}
     assert document["pass_cost"]["rows"] == list(range(1, 17))
     assert document["backends"]["target"]["engine"] == "toy"
-    assert document["backends"]["drafts"] == {"ngram": None}
+    assert document["backends"]["drafts"] == {"forced+suffix": None}
 
 
 def test_categories_can_be_chosen(redline, questions):
-    document = redline("bench", "--tasks", questions, "--json", "-", "--category", "b").document
+    document = redline("bench", "--tasks", questions, "--json", "-", "--category", "b", *NGRAM).document
     assert list(document["arms"]["ngram"]["by_category"]) == ["b"]
 
 
@@ -131,7 +132,7 @@ def wrong(monkeypatch):
 def test_a_text_that_differs_has_no_speed_up_and_the_question_is_named(redline, questions, tmp_path, wrong):
     wrong(lambda rows: np.roll(rows, 1, axis=1))
     out = tmp_path / "out.json"
-    ran = redline("bench", "--tasks", questions, "--json", str(out), "--max-tokens", "24")
+    ran = redline("bench", "--tasks", questions, *NGRAM, "--json", str(out), "--max-tokens", "24")
     assert ran.status == 1
     assert "ngram differs from plain decoding in 0, turn 1" in ran.err
     assert "a bug: at token" in ran.err
@@ -144,7 +145,8 @@ def test_a_text_that_differs_has_no_speed_up_and_the_question_is_named(redline, 
 def test_near_ties_are_counted_and_cost_no_speed_up(redline, questions, wrong):
     rng = np.random.default_rng(0)
     wrong(lambda rows: rows + rng.normal(0, 0.3, rows.shape).astype(np.float32))
-    ran = redline("bench", "--tasks", questions, "--json", "-", "--max-tokens", "40", "--repeat", "3")
+    args = ("--json", "-", "--max-tokens", "40", "--repeat", "3")
+    ran = redline("bench", "--tasks", questions, *NGRAM, *args)
     row = ran.document["arms"]["ngram"]["all"]
     assert row["near_ties"] > 0
     assert row["bugs"] == 0
@@ -155,7 +157,7 @@ def test_near_ties_are_counted_and_cost_no_speed_up(redline, questions, wrong):
 
 def test_sampled_text_under_fresh_noise_need_not_be_the_same(redline, questions):
     args = ("--rule", "rejection", "--temperature", "1", "--max-tokens", "12")
-    ran = redline("bench", "--tasks", questions, "--json", "-", *args)
+    ran = redline("bench", "--tasks", questions, *NGRAM, "--json", "-", *args)
     assert ran.status == 0
     row = ran.document["arms"]["ngram"]["all"]
     assert (row["near_ties"], ran.document["differences"]) == (None, [])

@@ -138,7 +138,7 @@ def test_a_trace_can_be_read_back(redline, tmp_path):
     document = redline("generate", "--json", "--trace", str(file), PROMPT).document
     about, steps = trace.read(file)
     assert [token for step in steps for token in step.emitted] == document["tokens"]
-    assert (about["seed"], about["draft"]) == (document["seed"], "ngram")
+    assert (about["seed"], about["draft"]) == (document["seed"], "forced+suffix")
 
 
 def test_every_option_arrives(redline):
