@@ -138,7 +138,7 @@ def generate(
         "pace": pace,
         "depth": depth,
         "nodes": nodes,
-        "memory": str(memory) if memory else None,
+        "memory": memory,
         "max_tokens": max_tokens,
         "stop": list(limits.stop),
         "schema": str(schema) if schema else None,
@@ -243,6 +243,7 @@ def _document(result: Result, about: dict[str, Any], same: bool | None) -> dict[
         "finish": result.finish,
         "seed": result.seed,
         "metrics": result.metrics.to_json(),
+        "draft_fault": next((step.fault for step in result.steps if step.fault), None),
         "settings": about,
     }
     return document if same is None else {**document, "identical_to_plain": same}

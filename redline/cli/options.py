@@ -13,11 +13,11 @@ Draft = Annotated[
     typer.Option(
         "--draft",
         help="Who guesses: none, auto, a drafter of `redline explain drafters`, a model by name or path, "
-        "or several of them, joined by +.",
+        "or several of them, joined by +: the best of them, unless `first:` or `merge:` stands before.",
     ),
 ]
 Memory = Annotated[
-    Path | None,
+    str | None,
     typer.Option("--memory", help="Keep answers in this folder, and guess from them; see `redline memory`."),
 ]
 Rule = Annotated[str, typer.Option("--rule", help="How guesses are judged; see `redline explain rules`.")]

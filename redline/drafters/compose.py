@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -122,8 +123,9 @@ class Compose:
             member.stop(key)
 
     def close(self) -> None:
-        for drafter in self.drafters:
-            drafter.close()
+        with ExitStack() as all_of_them:  # one that fails keeps no other open
+            for drafter in self.drafters:
+                all_of_them.callback(drafter.close)
 
     def _first(self, scenes: Sequence[Scene]) -> dict[int, Draft]:
         drafts = {scene.key: Draft.empty() for scene in scenes}

@@ -18,6 +18,9 @@ from redline.core.types import Draft, History, Verdict
 
 _log = logging.getLogger("redline")
 
+FAILURES = (Exception, SystemExit)
+"""What a drafter may raise and is passed over; ctrl-C is not its own."""
+
 
 class Guard:
     """Asks a drafter, and asks it no more in a text in which it fails.
@@ -62,7 +65,7 @@ class Guard:
         began = perf_counter()
         try:
             drafts = self._ask(scenes)
-        except Exception as error:
+        except FAILURES as error:
             drafts = self._ask_each(scenes, error)
         seconds = perf_counter() - began
         spent = self._drafter.spent if isinstance(self._drafter, Composed) else {self.name: seconds}
@@ -84,7 +87,7 @@ class Guard:
         if self._texts.pop(key, None) is not None:
             try:
                 self._drafter.stop(key)
-            except Exception as error:
+            except FAILURES as error:
                 self._report(error)
 
     def _ask(self, scenes: Sequence[Scene]) -> dict[int, Draft]:
@@ -98,7 +101,7 @@ class Guard:
             for draft, scene in zip(drafts, scenes, strict=True)
         }
 
-    def _ask_each(self, scenes: Sequence[Scene], error: Exception) -> dict[int, Draft]:
+    def _ask_each(self, scenes: Sequence[Scene], error: BaseException) -> dict[int, Draft]:
         """What one text does to the drafter is not the others' affair."""
         drafts = {scene.key: Draft.empty() for scene in scenes}
         if len(scenes) == 1:
@@ -118,14 +121,18 @@ class Guard:
         if self.is_asked(key):
             try:
                 call()
-            except Exception as error:
+            except FAILURES as error:
                 self._skip(key, error)
 
-    def _skip(self, key: int, error: Exception) -> None:
+    def _skip(self, key: int, error: BaseException) -> None:
         self._texts[key] = self._report(error)
 
-    def _report(self, error: Exception) -> str:
-        fault = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    def _report(self, error: BaseException) -> str:
+        try:
+            said = str(error)
+        except Exception:
+            said = ""
+        fault = f"{type(error).__name__}: {said}" if said else type(error).__name__
         _log.warning(
             "The drafter %s failed and is asked no more in this text: %s",
             self.name,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import struct
 from array import array
 from collections.abc import Callable, Sequence
@@ -12,20 +13,28 @@ from pathlib import Path
 from typing import BinaryIO
 from zlib import crc32
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from redline.core.errors import RedlineError
 from redline.core.ports import Tokenizer
 
-MAGIC = b"redline-memory-1"
+MAGIC = b"redline-memory-2"
 NAME = "answers-{}.tokens"
+PARTIAL = ".partial"
+"""What a file is called until it is whole."""
 LIMIT_BYTES = 2 << 20
 """Of a file, by default: half a million tokens."""
 
 PATIENCE_S = 2.0
 """How long to wait for another process that has the file; its answers can do without this one."""
 
-_HEAD = struct.Struct("<II")  # tokens and their checksum; with _USE, an answer's digest instead of tokens
+BUSY = "another process has them"
+
+_OURS = re.compile(NAME.format("[0-9a-f]{16}").replace(".", r"\.") + rf"(\.lock|\{PARTIAL})?")
+_START = len(MAGIC) + 8
+"""Where records begin: behind what tells a file from the one whose place it took."""
+_MARK = b"\xff\xffRL"
+_HEAD = struct.Struct("<4sII")  # the mark, tokens and their checksum; with _USE, an answer's digest as tokens
 _USE = 1 << 31
 _log = logging.getLogger("redline")
 
@@ -41,8 +50,8 @@ def vocabulary_id(tokenizer: Tokenizer) -> str:
 class Folder:
     """A file of answers that several processes read and add to.
 
-    It only grows, by records with a checksum: of what a crash, a full disk or somebody's hand leaves half
-    written, only that record is lost. When it is too long, the answers that were used or added last go into a
+    It only grows, by records with a mark and a checksum: of what a crash, a full disk or somebody's hand
+    damages, only that record is lost. When it is too long, the answers that were used or added last go into a
     new file of half the length, which takes the place of the old one in one step. Everything that is written
     lies in the folder, readable by its owner only; `redline memory FOLDER --clear` removes it.
 
@@ -59,12 +68,14 @@ class Folder:
         self._file, self._limit = path / NAME.format(vocabulary_id(tokenizer)), limit_bytes
         self._size = tokenizer.size
         self._lock = FileLock(f"{self._file}.lock", timeout=PATIENCE_S, mode=0o600)
-        self._offset, self._inode = 0, -1
+        self._offset, self._identity = 0, b""
         self._known: set[bytes] = set()
         try:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
             with self._lock, _open(self._file):
                 pass
+        except Timeout:
+            self._complain(BUSY)
         except OSError as error:
             raise RedlineError(
                 f"{path} cannot keep answers: {error.strerror or error}.", "Name another folder for --memory."
@@ -98,7 +109,7 @@ class Folder:
             end, _ = self._scan(file)
             file.truncate(end)  # what was cut short
             file.seek(end)
-            file.write(_HEAD.pack(head, crc32(data)) + data)
+            file.write(_HEAD.pack(_MARK, head, crc32(data)) + data)
             if end > self._limit:
                 self._shorten(self._scan(file, whole=True)[1])
 
@@ -106,18 +117,18 @@ class Folder:
 
     def _shorten(self, answers: dict[bytes, list[int]]) -> None:
         """A new file with those that were of use last."""
-        kept, size = list[bytes](), len(MAGIC)
+        kept, size = list[bytes](), _START
         for answer in reversed(answers.values()):
             data = array("I", answer).tobytes()
             size += _HEAD.size + len(data)
             if size > self._limit // 2:
                 break
-            kept.append(_HEAD.pack(len(answer), crc32(data)) + data)
-        partial = self._file.with_suffix(".partial")
+            kept.append(_HEAD.pack(_MARK, len(answer), crc32(data)) + data)
+        partial = self._file.with_name(self._file.name + PARTIAL)
         partial.unlink(missing_ok=True)
         with _open(partial) as file:
             file.truncate()
-            file.write(MAGIC + b"".join(reversed(kept)))
+            file.write(_beginning() + b"".join(reversed(kept)))
         partial.replace(self._file)
 
     def _scan(self, file: BinaryIO, whole: bool = False) -> tuple[int, dict[bytes, list[int]]]:
@@ -127,30 +138,32 @@ class Folder:
             file: Open at any place.
             whole: From the beginning, and not from where the last call stopped.
         """
-        inode = os.fstat(file.fileno()).st_ino
-        if inode != self._inode:
-            self._inode, self._offset = inode, 0
-        at = 0 if whole else self._offset
-        file.seek(at)
-        data, answers = file.read(), dict[bytes, list[int]]()
-        if at == 0 and data[: len(MAGIC)] != MAGIC:
-            if data:
+        file.seek(0)
+        beginning = file.read(_START)
+        if len(beginning) < _START or not beginning.startswith(MAGIC):
+            if beginning:
                 _log.warning("%s is damaged from its first byte on; it is begun again.", self._file)
+            beginning = _beginning()
             file.seek(0)
             file.truncate()
-            file.write(MAGIC)
-            return len(MAGIC), answers
-        end = len(MAGIC) if at == 0 else 0
-        while end + _HEAD.size <= len(data):
-            head, check = _HEAD.unpack_from(data, end)
-            body = data[end + _HEAD.size :][: 8 if head == _USE else 4 * head]
-            if crc32(body) != check or len(body) < (8 if head == _USE else 4 * head):
-                break
-            end += _HEAD.size + len(body)
-            if head != _USE:
-                answers[_digest(body)] = array("I", body).tolist()
-            elif body in answers:
-                answers[body] = answers.pop(body)
+            file.write(beginning)
+        if beginning != self._identity:
+            self._identity, self._offset = beginning, _START
+        at = _START if whole else self._offset
+        file.seek(at)
+        data, answers, end = file.read(), dict[bytes, list[int]](), 0
+        place = data.find(_MARK)
+        while place >= 0:
+            if record := _record(data, place):
+                head, body = record
+                place = end = place + _HEAD.size + len(body)
+                if head != _USE:
+                    answers[_digest(body)] = array("I", body).tolist()
+                elif body in answers:
+                    answers[body] = answers.pop(body)
+            else:
+                place += 1
+            place = data.find(_MARK, place)
         return at + end, answers
 
     def _locked(self, act: Callable[[BinaryIO], None]) -> None:
@@ -158,17 +171,38 @@ class Folder:
         try:
             with self._lock, _open(self._file) as file:
                 act(file)
+        except Timeout:
+            self._complain(BUSY)
         except OSError as error:
-            _log.warning("No answers can be kept in %s now: %s", self._file.parent, error.strerror or error)
+            self._complain(error.strerror or str(error))
+
+    def _complain(self, why: str) -> None:
+        _log.warning("No answers can be kept in %s now: %s", self._file.parent, why)
 
 
 def files(folder: Path) -> list[Path]:
     """The files that redline keeps in a folder."""
-    return sorted(path for path in folder.glob(NAME.format("*") + "*") if path.is_file())
+    return sorted(path for path in folder.iterdir() if _OURS.fullmatch(path.name) and path.is_file())
 
 
 def _open(path: Path) -> BinaryIO:
-    return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+b")
+    """The file, and not what a link of its name points to, which may be anybody's."""
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+    return os.fdopen(os.open(path, flags, 0o600), "r+b")
+
+
+def _beginning() -> bytes:
+    return MAGIC + os.urandom(_START - len(MAGIC))
+
+
+def _record(data: bytes, at: int) -> tuple[int, bytes] | None:
+    """The record that begins there, if a whole one does."""
+    if at + _HEAD.size > len(data):
+        return None
+    _, head, check = _HEAD.unpack_from(data, at)
+    size = 8 if head == _USE else 4 * head
+    body = data[at + _HEAD.size :][:size] if at + _HEAD.size + size <= len(data) else b""
+    return (head, body) if len(body) == size and crc32(body) == check else None
 
 
 def _digest(data: bytes) -> bytes:

@@ -34,7 +34,8 @@ BUILT_IN: Mapping[str, Maker] = {
 @cache
 def plugins() -> Mapping[str, EntryPoint]:
     """What other packages bring, by name; a name of redline's own stays redline's."""
-    return {point.name: point for point in entry_points(group=GROUP) if point.name not in BUILT_IN}
+    taken = {*BUILT_IN, "none", "auto"}
+    return {point.name: point for point in entry_points(group=GROUP) if point.name not in taken}
 
 
 def names() -> list[str]:
@@ -58,10 +59,10 @@ def make(name: str, target: Backend) -> Drafter:
             f"The drafter {name} of {origin(name)} cannot be made: {type(error).__name__}: {error}.",
             "Report it to that package, or draft with another.",
         ) from error
-    if not isinstance(drafter, Drafter):
+    if not isinstance(drafter, Drafter) or not isinstance(drafter.name, str):
         raise OptionError(
             f"The drafter {name} of {origin(name)} is no Drafter: {drafter!r}.",
-            "See redline.core.ports.Drafter.",
+            "See redline.core.ports.Drafter; it has a name, too.",
         )
     return drafter
 

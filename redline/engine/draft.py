@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -76,6 +77,8 @@ class Drafting:
             )
         if (backend or precision) and not drafting.opens:
             raise OptionError("There is no draft model to open.", "Leave draft backend and precision out.")
+        if memory == "":
+            raise OptionError("The folder for answers has no name.", "Name one, or leave --memory out.")
         if not isinstance(memory, bool) and Named("suffix") not in parts:
             raise OptionError(
                 "Only suffix keeps answers in a folder.", "Leave --memory out, or draft with suffix."
@@ -164,20 +167,35 @@ def _parse(draft: str | Path | Backend | Drafter | None, backend: str | None) ->
     """The way to compose, and what."""
     if draft is None or draft == NONE:
         return "best", []
+    if isinstance(draft, type) or not isinstance(draft, str | Path | Backend | Drafter):
+        raise OptionError(f"{draft!r} is no draft.", "Give a name, a path, an open model, or a drafter made.")
     if not isinstance(draft, str):
         return "best", [_find(draft, backend) if isinstance(draft, Path) else draft]
     way, colon, rest = draft.partition(":")
     how, names = (way, rest) if colon and way in WAYS else ("best", draft)
-    parts = list(
-        dict.fromkeys(part for name in names.split("+") for part in (AUTO if name == "auto" else [name]))
-    )
+    named = [name.strip() for name in names.split("+")]
+    parts = list(dict.fromkeys(part for name in named for part in (AUTO if name == "auto" else [name])))
     if not set(parts) <= set(registry.names()):
         try:  # the name of a model or its path may have any character in it
             return "best", [_find(draft, backend)]
         except UnknownName:
+            _check_names(draft, parts)
             if parts == [draft]:
                 raise
     return how, [_find(part, backend) for part in parts]
+
+
+def _check_names(draft: str, parts: Sequence[str]) -> None:
+    """Find out whether a list of names is wrong as a list, whatever they name."""
+    if "" in parts:
+        raise OptionError(
+            f"A name is missing in the draft {draft!r}.", "Write name+name, or none for no draft."
+        )
+    if NONE in parts:
+        raise OptionError(f"The draft {draft!r} is none and more.", "Leave none out, or the others.")
+    way, colon, first = parts[0].partition(":")
+    if colon and first in [*registry.names(), "auto"]:
+        raise unknown("way to compose", way, WAYS)
 
 
 def _find(name: str | Path, backend: str | None) -> Named | str | Path:

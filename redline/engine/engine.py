@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from itertools import count
 
 from redline.backends.pool import Pool
@@ -170,9 +171,11 @@ class Engine:
         """
         for key in list(self.live):
             self.cancel(key)
-        self._pool.close()
-        for each in self._owned:
-            each.close()
+        with ExitStack() as all_of_them:  # one that fails keeps no other open
+            all_of_them.callback(self._pool.close)
+            for each in self._owned:
+                all_of_them.callback(each.close)
+            self._owned = ()
 
     def _end(self, live: Live, trusted: bool) -> None:
         del self.live[live.key]

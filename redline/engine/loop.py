@@ -85,7 +85,10 @@ def propose(target: Backend, drafter: Guard | None, rule: Rule, lives: Sequence[
         drafts |= drafter.propose(scenes)
     for live in lives:
         if live.unread:
-            raise RewindError(f"The drafter {drafter.name} has changed the target's cache.")
+            raise RewindError(
+                f"The drafter {drafter.name} has changed the target's cache.",
+                "Draft without it; nothing that follows could be trusted.",
+            )
     return drafts
 
 

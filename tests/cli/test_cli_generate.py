@@ -12,6 +12,7 @@ import pytest
 
 from redline import cli
 from redline.cli import generate as command
+from redline.drafters import Ngram
 from redline.engine import load, trace
 
 PROMPT = "abcabcabc"
@@ -21,7 +22,8 @@ def test_the_last_line_is_one_document(redline):
     ran = redline("generate", "--json", "--max-tokens", "20", PROMPT)
     assert ran.status == 0
     document = ran.document
-    assert set(document) == {"text", "tokens", "finish", "seed", "metrics", "settings"}
+    assert set(document) == {"text", "tokens", "finish", "seed", "metrics", "draft_fault", "settings"}
+    assert document["draft_fault"] is None
     assert {
         "tokens",
         "steps",
@@ -131,6 +133,17 @@ def test_stop_strings_end_the_text(redline):
     text = redline("generate", "--json", PROMPT).document["text"]
     stopped = redline("generate", "--json", "--stop", text[10:12], "--stop", "ZZ", PROMPT).document
     assert (stopped["text"], stopped["finish"]) == (text[: text.index(text[10:12])], "stop")
+
+
+def test_a_drafter_that_failed_is_said_in_json_too(redline, monkeypatch):
+    def fail(*_):
+        raise ZeroDivisionError("the drafter divides")
+
+    plain = redline("generate", "--json", "--draft", "none", PROMPT).document
+    monkeypatch.setattr(Ngram, "propose", fail)
+    document = redline("generate", "--json", "--draft", "ngram", PROMPT).document
+    assert document["text"] == plain["text"]
+    assert document["draft_fault"] == "ZeroDivisionError: the drafter divides"
 
 
 def test_a_trace_can_be_read_back(redline, tmp_path):

@@ -5,6 +5,7 @@ import multiprocessing
 import stat
 
 import pytest
+from filelock import FileLock
 
 from redline.core.errors import RedlineError
 from redline.drafters import Corpus, Folder, Suffix, memory
@@ -12,6 +13,7 @@ from redline.drafters.memory import MAGIC, files, vocabulary_id
 from redline.testing import ToyTokenizer
 
 TOKENIZER = ToyTokenizer.letters(64)
+START = len(MAGIC) + 8
 
 
 def answer(n, size=20):
@@ -64,7 +66,7 @@ def saved(path):
     return next(file for file in files(path) if file.suffix == ".tokens")
 
 
-@pytest.mark.parametrize("cut", range(1, 90, 4))
+@pytest.mark.parametrize("cut", range(1, 110, 4))
 def test_what_was_cut_short_costs_its_own_record_only(tmp_path, cut):
     one = folder(tmp_path)
     for n in range(3):
@@ -72,12 +74,12 @@ def test_what_was_cut_short_costs_its_own_record_only(tmp_path, cut):
     data = saved(tmp_path).read_bytes()
     saved(tmp_path).write_bytes(data[:-cut])
     again = folder(tmp_path)
-    assert again.news() == [answer(0), answer(1)][: 2 if cut <= 88 else 1]
+    assert again.news() == [answer(0), answer(1)][: 2 if cut <= 92 else 1]
     again.add(answer(9))
     assert folder(tmp_path).news()[-1] == answer(9)
 
 
-@pytest.mark.parametrize("at", [0, 3, len(MAGIC), len(MAGIC) + 5, len(MAGIC) + 40])
+@pytest.mark.parametrize("at", [0, 3, START, START + 5, START + 9, START + 40])
 def test_what_was_changed_is_not_believed(tmp_path, at, caplog):
     one = folder(tmp_path)
     for n in range(3):
@@ -86,9 +88,11 @@ def test_what_was_changed_is_not_believed(tmp_path, at, caplog):
     data[at] ^= 0x55
     saved(tmp_path).write_bytes(data)
     again = folder(tmp_path)
-    assert again.news() == []
+    left = [] if at < len(MAGIC) else [answer(1), answer(2)]
+    assert again.news() == left
     again.add(answer(9))
-    assert folder(tmp_path).news() == [answer(9)]
+    assert again.news() == []
+    assert folder(tmp_path).news() == [*left, answer(9)]
     assert ("is damaged from its first byte on" in caplog.text) == (at < len(MAGIC))
 
 
@@ -119,6 +123,54 @@ def test_another_process_that_shortened_the_file_is_no_trouble(tmp_path):
         (one if n % 2 else two).add([n % 64, n // 64, *answer(n)])
         seen = (two if n % 2 else one).news()
         assert [n % 64, n // 64, *answer(n)] in seen
+
+
+def test_another_file_in_the_same_place_is_read_from_its_beginning(tmp_path):
+    """A file system may give the new file the number of the old one."""
+    one = folder(tmp_path)
+    for n in range(5):
+        one.add(answer(n, 10 + n))
+    assert len(one.news()) == 0
+    other = folder(tmp_path / "other")
+    for n in range(10, 17):
+        other.add(answer(n, 17))
+    saved(tmp_path).write_bytes(saved(tmp_path / "other").read_bytes())  # the same inode
+    one.add(answer(20))
+    expected = [answer(n, 17) for n in range(10, 17)]
+    assert one.news() == expected
+    assert folder(tmp_path).news() == [*expected, answer(20)]
+
+
+def test_a_link_is_not_followed(tmp_path):
+    folder(tmp_path)
+    place = saved(tmp_path)
+    place.unlink()
+    (tmp_path / "mine.txt").write_text("hi")
+    place.symlink_to(tmp_path / "mine.txt")
+    with pytest.raises(RedlineError, match="cannot keep answers"):
+        folder(tmp_path)
+    assert (tmp_path / "mine.txt").read_text() == "hi"
+
+
+def test_a_folder_that_another_process_has_is_no_error(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(memory, "PATIENCE_S", 0.01)
+    folder(tmp_path).add(answer(1))
+    with FileLock(f"{saved(tmp_path)}.lock"):
+        one = folder(tmp_path)
+        assert one.news() == []
+        one.add(answer(2))
+    assert "another process has them" in caplog.text
+    assert one.news() == [answer(1)]
+
+
+def test_what_others_keep_in_the_folder_is_not_ours_and_what_a_crash_left_is(tmp_path):
+    folder(tmp_path)
+    (tmp_path / "answers-notes.tokens").write_text("mine")
+    (tmp_path / "answers-2024.tokens.txt").write_text("mine")
+    left = saved(tmp_path).with_name(saved(tmp_path).name + memory.PARTIAL)
+    left.write_text("half")
+    assert left in files(tmp_path)
+    assert {file.name.split(".")[0] for file in files(tmp_path)} == {saved(tmp_path).stem}
 
 
 def write_many(path, start):

@@ -63,6 +63,20 @@ def test_it_is_found_by_name_alone_and_with_others(monkeypatch, module):
     assert registry.origin("suffix") == "redline"
 
 
+def test_no_package_takes_a_name_of_redlines_own(monkeypatch):
+    points = [EntryPoint(name, "evil:It", NAMED[0]) for name in ("none", "auto", "suffix", "other")]
+    installed(monkeypatch, *points)
+    assert list(registry.plugins()) == ["other"]
+
+
+def test_a_drafter_without_a_name_is_none(monkeypatch, module):
+    group, name, value = NAMED
+    monkeypatch.setattr(module.LastTime, "name", None)
+    installed(monkeypatch, EntryPoint(name, value, group))
+    with pytest.raises(OptionError, match="is no Drafter"):
+        load(ToyBackend(), f"{name}+suffix")
+
+
 def test_explain_lists_it_and_a_broken_one(monkeypatch, module, capsys):
     from redline.cli.explain import explain
 

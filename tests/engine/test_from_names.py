@@ -263,10 +263,35 @@ def test_several_drafters_are_one(opened):
     assert load(ToyBackend(), "ngram").draft_model is None
 
 
-@pytest.mark.parametrize("draft", ["suffix+", "+", "first:", "merge:suffix+ngramm", "best", "suffix+none"])
-def test_what_is_no_list_of_drafters_suggests_some(opened, draft):
-    with pytest.raises(UnknownName, match=r"There is no draft|no draft named"):
+@pytest.mark.parametrize(
+    ("draft", "error", "hint"),
+    [
+        ("suffix+", "A name is missing", "none for no draft"),
+        ("+", "A name is missing", "none for no draft"),
+        ("first:", "A name is missing", "none for no draft"),
+        ("", "A name is missing", "none for no draft"),
+        ("merge:suffix+ngramm", "There is no draft named 'ngramm'", "ngram"),
+        ("best", "There is no draft named 'best'", "suffix"),
+        ("suffix+none", "is none and more", "Leave none out"),
+        ("none+none", "is none and more", "Leave none out"),
+        ("mrege:suffix+ngram", "There is no way to compose named 'mrege'", "merge"),
+        (3, "3 is no draft", "Give a name"),
+        (Ngram, "is no draft", "a drafter made"),
+    ],
+)
+def test_what_is_no_list_of_drafters_says_why_and_suggests_some(opened, draft, error, hint):
+    with pytest.raises(RedlineError, match=error) as raised:
         load(ToyBackend(), draft)
+    assert hint in raised.value.hint
+
+
+def test_spaces_around_names_mean_nothing(opened):
+    assert load(ToyBackend(), "merge: suffix + ngram").drafter.name == "suffix+ngram"
+
+
+def test_a_folder_without_a_name_is_an_error(opened):
+    with pytest.raises(RedlineError, match="has no name"):
+        load(ToyBackend(), "suffix", memory="")
 
 
 def test_answers_are_remembered_where_they_change_no_text(opened, tmp_path):

@@ -10,7 +10,7 @@ from redline.core.sampling import Sampling
 from redline.core.stop import Limits
 from redline.core.types import Draft
 from redline.core.verify import RULES
-from redline.drafters import Ngram, Replay
+from redline.drafters import Compose, Ngram, Replay, Suffix
 from redline.engine import Engine, generate, generate_many
 from redline.testing import ToyBackend
 
@@ -63,6 +63,44 @@ def test_an_error_costs_guesses_and_nothing_else(method, at, caplog):
             if first:
                 after = result.steps[result.steps.index(first) + 1 :]
                 assert all(step.fault == first.fault and not step.proposed for step in after)
+
+
+class Unspeakable(Exception):
+    def __str__(self):
+        raise ValueError("no words")
+
+
+@pytest.mark.parametrize("error", [Unspeakable(), SystemExit(3)])
+@pytest.mark.parametrize("mix", [False, True])
+def test_neither_an_error_without_words_nor_an_exit_ends_the_program(error, mix):
+    class Leaves(Ngram):
+        name = "leaves"
+
+        def propose(self, scenes):
+            raise error
+
+    results = run(Compose([Leaves(), Suffix()], "merge") if mix else Leaves())
+    assert [result.tokens for result in results] == plain()
+    assert all(type(error).__name__ in result.steps[-1].fault for result in results)
+
+
+def test_one_that_fails_as_it_closes_keeps_no_other_open():
+    closed = []
+
+    class Closes(Ngram):
+        def __init__(self, name):
+            super().__init__()
+            self.name = name
+
+        def close(self):
+            closed.append(self.name)
+            raise OSError(self.name)
+
+    engine = Engine(target(), owned=[Compose([Closes("a"), Closes("b")]), Closes("c")])
+    with pytest.raises(OSError, match="a"):
+        engine.close()
+    assert sorted(closed) == ["a", "b", "c"]
+    engine.close()
 
 
 def test_one_text_does_not_take_the_guesses_of_the_others():
